@@ -1,0 +1,85 @@
+# make demo   a two-profile TensorRT-RTX engine from a small language model
+# make test   everything that needs no GPU
+# Both install what they need into .venv; PYTHON chooses the interpreter it is made with (3.10 to 3.13).
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+BUILD := build
+INSTALLED := $(VENV)/.installed
+NATIVE_SOURCES := $(shell find core cpp cmake CMakeLists.txt setup.py -type f 2>/dev/null)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test test-py test-core test-tsan test-asan lint format gpu-test wheel clean
+
+demo: $(INSTALLED)
+	$(PY) examples/dynamo/multi_profile_llm_example.py --output out/demo
+
+test: test-core test-py
+
+test-py: $(INSTALLED)
+	$(PY) -m pytest -m "not gpu" tests/py
+
+test-core: $(INSTALLED) system-packages
+	$(call ctest,plain,)
+
+test-tsan: $(INSTALLED) system-packages
+	$(call ctest,tsan,-DTORCHTRT_PROFILES_SANITIZE=thread)
+
+test-asan: $(INSTALLED) system-packages
+	$(call ctest,asan,-DTORCHTRT_PROFILES_SANITIZE=address$(comma)undefined)
+
+comma := ,
+define ctest
+	cmake -S . -B $(BUILD)/$(1) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTORCHTRT_PROFILES_BUILD_TESTS=ON \
+	  -DPython3_EXECUTABLE=$(abspath $(PY)) \
+	  -DTORCH_DIR=$$($(PY) -c "import importlib.util, os; print(os.path.dirname(importlib.util.find_spec('torch').origin))") $(2)
+	cmake --build $(BUILD)/$(1) --parallel 2
+	ctest --test-dir $(BUILD)/$(1) --output-on-failure
+endef
+
+gpu-test: $(INSTALLED)
+	$(PY) -m pytest -m gpu tests/py
+
+lint: $(INSTALLED) $(VENV)/.linters
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/clang-format --dry-run --Werror $$(git ls-files '*.cpp' '*.h')
+
+format: $(VENV)/.linters
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/clang-format -i $$(git ls-files '*.cpp' '*.h')
+
+wheel: $(INSTALLED)
+	$(PY) -m pip install -q "build>=1.2,<2"
+	$(PY) -m build --no-isolation
+
+$(VENV)/bin/python:
+	$(PYTHON) -c "import sys; v = sys.version_info; sys.exit(0 if (3, 10) <= v < (3, 14) else f'PYTHON={sys.executable} is Python {v.major}.{v.minor}; 3.10 to 3.13 are supported, e.g. make PYTHON=python3.12')"
+	$(PYTHON) -m venv $(VENV) || { $(MAKE) APT="python3-venv" apt && $(PYTHON) -m venv $(VENV); }
+
+$(INSTALLED): $(VENV)/bin/python pyproject.toml $(NATIVE_SOURCES) | compiler
+	$(PY) -m pip install -q --upgrade "pip>=24" "setuptools>=77,<84" wheel
+	$(PY) -m pip install -q "torch>=2.14,<2.15" "torch-tensorrt-rtx>=2.14,<2.15"
+	$(PY) -m pip install -q --no-build-isolation --editable ".[rtx,test]"
+	touch $@
+
+$(VENV)/.linters: $(VENV)/bin/python pyproject.toml
+	$(PY) -m pip install -q "ruff>=0.12,<0.18" "mypy>=1.15,<3" "clang-format==18.*" "clang-tidy>=18,<24"
+	touch $@
+
+.PHONY: compiler system-packages apt
+compiler:
+	@command -v g++ >/dev/null && command -v cmake >/dev/null || $(MAKE) APT="g++ cmake make" apt
+
+system-packages:
+	@test -f /usr/include/gtest/gtest.h || $(MAKE) APT="libgtest-dev" apt
+
+apt:
+	@echo "installing with apt: $(APT)"
+	@sudo=$$(command -v sudo || true); [ "$$(id -u)" = 0 ] && sudo=; \
+	  $$sudo apt-get update -q >/dev/null && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q $(APT) >/dev/null
+
+clean:
+	rm -rf $(BUILD) dist out py/*.egg-info py/torch_tensorrt_profiles/lib

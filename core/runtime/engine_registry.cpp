@@ -1,0 +1,46 @@
+#include "core/runtime/engine_registry.h"
+
+namespace torch_tensorrt::profiles {
+
+EngineRegistry& EngineRegistry::instance() {
+  // Leaked on purpose: engines die during static destruction too, and announce it here.
+  static auto& registry = *new EngineRegistry();  // NOLINT(cppcoreguidelines-owning-memory)
+  return registry;
+}
+
+std::shared_ptr<EngineState> EngineRegistry::of(const Engine& engine) {
+  {
+    const std::shared_lock lock(mutex_);
+    const auto known = states_.find(engine.address());
+    if (known != states_.end()) {
+      return known->second;
+    }
+  }
+  if (!engine.has_expected_layout()) {
+    return nullptr;
+  }
+  const std::unique_lock lock(mutex_);
+  const auto [entry, inserted] = states_.try_emplace(engine.address());
+  if (inserted) {
+    entry->second = std::make_shared<EngineState>(++seen_);
+    engine.on_destruction([this, address = engine.address()] { forget(address); });
+  }
+  return entry->second;
+}
+
+std::vector<std::pair<const void*, std::shared_ptr<EngineState>>> EngineRegistry::live() const {
+  const std::shared_lock lock(mutex_);
+  return {states_.begin(), states_.end()};
+}
+
+void EngineRegistry::forget(const void* address) noexcept {
+  std::shared_ptr<EngineState> state;  // dies after the lock
+  const std::unique_lock lock(mutex_);
+  const auto known = states_.find(address);
+  if (known != states_.end()) {
+    state = std::move(known->second);
+    states_.erase(known);
+  }
+}
+
+}  // namespace torch_tensorrt::profiles

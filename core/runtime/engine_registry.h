@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/runtime/layer_timings.h"
+#include "core/runtime/torchtrt_engine.h"
+#include "core/runtime/trace_layout.h"
+
+namespace torch_tensorrt::profiles {
+
+// What we know of one live engine object.
+struct EngineState {
+  // Held over every use of the engine, the call itself included. It guards all that follows.
+  //
+  // Lock order: an engine's mutex (Torch-TensorRT's own engine->mu comes inside it), then the configuration's. The registry's
+  // and the trace layout's are leaves, never held together. Under any of them: no Python, no dropping of tensors or engines,
+  // no warning (DeferredWarnings). The GIL may be held when they are taken: AOTInductor does not release it.
+  std::mutex mutex;
+
+  const std::int64_t track;  // numbers the engines of the process
+  explicit EngineState(std::int64_t number) : track(number) {}
+
+  bool is_known = false;  // the facts down to is_multidevice have been read
+  EngineIdentity identity;
+  std::int64_t profile_count = 1;
+  bool is_multidevice = false;
+
+  std::int64_t contexts_seen = -1;  // counter of contexts when we last put things right; -1: never
+  std::uint64_t applied_generation = 0;
+  bool is_switched_on = false;  // the process-wide switch is on, as far as this engine knows
+  bool is_suspended = false;    // switched on, but not profiled: torch.profiler is active on the calling thread
+
+  bool is_profiled = false;  // by the switch, with what follows
+  std::string format;
+  std::string settings;         // the engine's when it was last in order
+  std::string own_path_prefix;  // the engine's, before the switch profiled it
+  std::unique_ptr<TraceClaim> claim;
+  std::uint64_t warned_generation = 0;  // one warning per configuration
+  LayerTimings timings;
+};
+
+// The state of every engine that has come by. Keyed by address: an engine announces its own end, so no state outlives it.
+class EngineRegistry {
+ public:
+  static EngineRegistry& instance();
+
+  // Makes the state at first sight. Null for an object that is not the engine we know, which is then left alone.
+  std::shared_ptr<EngineState> of(const Engine& engine);
+  [[nodiscard]] std::vector<std::pair<const void*, std::shared_ptr<EngineState>>> live() const;
+
+ private:
+  void forget(const void* address) noexcept;
+
+  mutable std::shared_mutex mutex_;
+  std::int64_t seen_ = 0;
+  std::unordered_map<const void*, std::shared_ptr<EngineState>> states_;
+};
+
+}  // namespace torch_tensorrt::profiles

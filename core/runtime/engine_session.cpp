@@ -1,0 +1,238 @@
+#include "core/runtime/engine_session.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "core/runtime/cuda_streams.h"
+#include "core/runtime/trace_files.h"
+
+namespace torch_tensorrt::profiles {
+namespace {
+
+// Torch-TensorRT's phase traces come from a profiler of torch that cannot run inside another one.
+bool is_under_torch_profiler() {
+  return c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr;
+}
+
+std::optional<std::int64_t> number_in_environment(const char* name) {
+  const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody should set it while engines run
+  char* end = nullptr;
+  const std::int64_t value = text == nullptr ? 0 : std::strtoll(text, &end, 10);
+  return text != nullptr && end != text && *end == '\0' ? std::optional(value) : std::nullopt;
+}
+
+// The rank that traces are marked with: a launcher's (RANK, with WORLD_SIZE above one where it is set), else that of the
+// process group which the engine talks to.
+std::optional<std::int64_t> rank_of(const Engine& engine) {
+  const auto rank = number_in_environment("RANK");
+  if (rank && number_in_environment("WORLD_SIZE").value_or(2) > 1) {
+    return rank;
+  }
+  return engine.world_size() > 1 ? std::optional(engine.rank()) : std::nullopt;
+}
+
+}  // namespace
+
+void EngineSession::prepare() {
+  if (!state_.is_known) {
+    learn();
+  }
+  if (context_is_lost()) {
+    if (!is_being_captured()) {
+      restore_context();
+    } else {
+      TORCH_CHECK(state_.profile_count == 1 || engine_.active_profile_index() == 0, "tensorrt::execute_engine: engine '",
+                  state_.identity.name, "' lost its execution context and must switch to optimization profile ",
+                  engine_.active_profile_index(),
+                  " again, which cannot be done while a CUDA stream is capturing. Run it once before capturing.");
+    }
+  }
+  if (configuration_is_stale() && !is_being_captured()) {
+    configure();
+    if (context_is_lost()) {
+      restore_context();
+    }
+  }
+}
+
+void EngineSession::finish() {
+  if (!state_.is_profiled) {
+    return;
+  }
+  try {
+    const LayerReport report =
+        rewrite_traces({engine_.profile_path_prefix(), state_.identity.name, state_.track});
+    state_.timings.add_call(state_.profile_count > 1 ? engine_.active_profile_index() : 0, report.layers);
+  } catch (const std::exception& error) {
+    warn(std::string("its traces are incomplete: ") + error.what());
+  }
+}
+
+void EngineSession::learn() {
+  state_.identity = engine_.identity();
+  state_.profile_count = engine_.num_optimization_profiles();
+  state_.is_multidevice = engine_.requires_native_multidevice();
+  state_.is_known = true;
+}
+
+bool EngineSession::context_is_lost() const {
+  // Without profiles, a profiler or a communicator, a context has nothing on it that could be lost.
+  const bool carries_something = state_.profile_count > 1 || state_.is_profiled || state_.is_multidevice;
+  return !engine_.has_context() || (carries_something && engine_.contexts_created() != state_.contexts_seen);
+}
+
+void EngineSession::switch_profile(std::int64_t index) {
+  const auto stream = current_cuda_stream(state_.identity.device);
+  engine_.set_active_profile(index, stream ? &*stream : nullptr);
+}
+
+void EngineSession::restore_context() {
+  const auto guard = on_cuda_device(state_.identity.device);
+  const bool was_used = state_.contexts_seen >= 0 || engine_.contexts_created() > 0;
+  const bool had_context = engine_.has_context();
+  const std::int64_t index = state_.profile_count > 1 ? engine_.active_profile_index() : 0;
+
+  if (state_.is_profiled && !had_context && !state_.settings.empty() && engine_.settings() == state_.settings) {
+    state_.is_profiled = false;  // nothing was changed, so somebody called disable_profiling() on this engine
+  }
+  const bool may_replay = was_used && captures_subgraphs();
+  if (may_replay && state_.profile_count == 1) {
+    engine_.forget_captured_graph();
+  }
+  engine_.make_context();
+  // A new context is on profile 0, whatever the engine's index says, and setting that index again does nothing: hence the hop.
+  // A switch also makes Torch-TensorRT capture its CUDA graph anew.
+  if (index != 0) {
+    switch_profile(0);
+    switch_profile(index);
+  } else if (may_replay && state_.profile_count > 1) {
+    switch_profile(1);
+    switch_profile(0);
+  }
+  if (state_.is_profiled) {
+    engine_.enable_profiling();
+    engine_.set_profile_format(state_.format);
+    state_.timings.on_new_profiler();
+  }
+  if (state_.is_multidevice && engine_.nccl_initialized()) {
+    engine_.bind_nccl_comm();
+  }
+  if (was_used) {
+    engine_.reset_captured_graph();
+  }
+  state_.settings = state_.is_profiled ? engine_.settings() : std::string();
+  state_.contexts_seen = engine_.contexts_created();
+}
+
+bool EngineSession::configuration_is_stale() const {
+  return state_.applied_generation != runtime_.generation() ||
+         (state_.is_switched_on && state_.is_suspended != is_under_torch_profiler());
+}
+
+void EngineSession::configure() {
+  const GlobalProfilingConfig config = runtime_.profiling_config();
+  const bool suspended = config.enabled && is_under_torch_profiler();
+  const auto guard = on_cuda_device(state_.identity.device);
+  try {
+    apply(config, suspended);
+  } catch (const std::exception& error) {
+    state_.applied_generation = config.generation;
+    warn(std::string("it runs without: ") + error.what());
+  }
+  state_.applied_generation = config.generation;
+  state_.is_switched_on = config.enabled;
+  state_.is_suspended = suspended;
+}
+
+void EngineSession::apply(const GlobalProfilingConfig& config, bool suspended) {
+  if (config.enabled && !suspended) {
+    if (!state_.is_profiled) {
+      start_profiling(config);
+    } else {
+      take_folder(config);
+      if (state_.format != config.profile_format) {
+        state_.format = config.profile_format;
+        engine_.set_profile_format(state_.format);
+      }
+    }
+    runtime_.trace_layout().record(
+        config.profile_path_prefix,
+        {state_.identity.name, reinterpret_cast<std::uintptr_t>(engine_.address()), state_.identity.device,
+         state_.claim->folder(), state_.format, rank_of(engine_), state_.identity.profile_names});
+  } else if (state_.is_profiled) {
+    stop_profiling();
+  }
+  if (!config.enabled) {
+    leave_folder();
+  }
+}
+
+void EngineSession::start_profiling(const GlobalProfilingConfig& config) {
+  if (!state_.is_switched_on) {
+    state_.timings.clear();
+  }
+  take_folder(config);
+  state_.format = config.profile_format;
+  engine_.enable_profiling();
+  engine_.set_profile_format(state_.format);
+  state_.timings.on_new_profiler();
+  state_.is_profiled = true;
+  state_.settings = engine_.settings();
+  state_.contexts_seen = engine_.contexts_created();
+}
+
+void EngineSession::stop_profiling() {
+  state_.is_profiled = false;
+  engine_.disable_profiling();
+}
+
+void EngineSession::take_folder(const GlobalProfilingConfig& config) {
+  if (state_.claim != nullptr && state_.claim->prefix() == config.profile_path_prefix) {
+    return;
+  }
+  auto claim = runtime_.trace_layout().claim(config.profile_path_prefix, state_.identity.name, rank_of(engine_));
+  if (state_.claim == nullptr) {
+    state_.own_path_prefix = engine_.profile_path_prefix();
+  }
+  engine_.set_profile_path_prefix(claim->folder());
+  state_.claim = std::move(claim);
+}
+
+void EngineSession::leave_folder() {
+  if (state_.claim == nullptr) {
+    return;
+  }
+  if (engine_.profile_path_prefix() == state_.claim->folder()) {
+    engine_.set_profile_path_prefix(state_.own_path_prefix);
+  }
+  state_.claim.reset();
+}
+
+void EngineSession::warn(const std::string& message) {
+  if (state_.warned_generation != state_.applied_generation) {
+    state_.warned_generation = state_.applied_generation;
+    warnings_.add("torch-tensorrt-profiles: engine '" + state_.identity.name + "' is to be profiled, but " + message);
+  }
+}
+
+bool EngineSession::is_being_captured() {
+  if (!is_being_captured_) {
+    is_being_captured_ = is_capturing(current_cuda_stream(cuda_device_of(inputs_)));
+  }
+  return *is_being_captured_;
+}
+
+void warn_of_unknown_engine(DeferredWarnings& warnings) {
+  static std::atomic<bool> warned{false};
+  if (!warned.exchange(true)) {
+    warnings.add(
+        "torch-tensorrt-profiles: an engine is not of the class that Torch-TensorRT 2.14 has, so it runs as without this "
+        "package: not profiled, and on whatever optimization profile it is set to. Install torch-tensorrt-rtx or "
+        "torch-tensorrt 2.14.");
+  }
+}
+
+}  // namespace torch_tensorrt::profiles

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/Stream.h>
+
+#include <optional>
+#include <string>
+
+#include "core/runtime/engine_registry.h"
+#include "core/runtime/runtime.h"
+#include "core/runtime/torchtrt_engine.h"
+#include "core/runtime/warnings.h"
+
+namespace torch_tensorrt::profiles {
+
+// What one call on an engine needs before and after it. Lives under the engine's lock.
+class EngineSession {
+ public:
+  EngineSession(Runtime& runtime, const Engine& engine, EngineState& state, const c10::IValue& inputs,
+                DeferredWarnings& warnings)
+      : runtime_(runtime), engine_(engine), state_(state), inputs_(inputs), warnings_(warnings) {}
+
+  void prepare();
+  void finish();
+
+ private:
+  void learn();
+  [[nodiscard]] bool context_is_lost() const;
+  void restore_context();
+  void switch_profile(std::int64_t index);
+
+  [[nodiscard]] bool configuration_is_stale() const;
+  void configure();
+  void apply(const GlobalProfilingConfig& config, bool suspended);
+  void start_profiling(const GlobalProfilingConfig& config);
+  void stop_profiling();
+  void take_folder(const GlobalProfilingConfig& config);
+  void leave_folder();
+  void warn(const std::string& message);
+
+  [[nodiscard]] bool is_being_captured();
+
+  Runtime& runtime_;
+  const Engine& engine_;
+  EngineState& state_;
+  const c10::IValue& inputs_;
+  DeferredWarnings& warnings_;
+  std::optional<bool> is_being_captured_;
+};
+
+// Says once that an object which calls itself tensorrt.Engine is not the engine we know, and is left alone.
+void warn_of_unknown_engine(DeferredWarnings& warnings);
+
+}  // namespace torch_tensorrt::profiles

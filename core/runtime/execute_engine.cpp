@@ -1,0 +1,34 @@
+#include "core/runtime/execute_engine.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "core/runtime/engine_registry.h"
+#include "core/runtime/engine_session.h"
+#include "core/runtime/runtime.h"
+#include "core/runtime/warnings.h"
+
+namespace torch_tensorrt::profiles {
+
+void execute_engine(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+  const auto call_through = [&op, stack] {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+  };
+  // The stack may hold the last reference. In this order, so that the lock goes first, then what waited for it, then the
+  // state, and the engine last.
+  Runtime& runtime = Runtime::instance();
+  const Engine engine(runtime.engine_class(), torch::jit::peek(*stack, 1, 2));
+  const std::shared_ptr<EngineState> state = EngineRegistry::instance().of(engine);
+  DeferredWarnings warnings;
+  if (state == nullptr) {
+    warn_of_unknown_engine(warnings);
+    call_through();
+    return;
+  }
+  const std::lock_guard lock(state->mutex);
+  EngineSession session(runtime, engine, *state, torch::jit::peek(*stack, 0, 2), warnings);
+  session.prepare();
+  call_through();
+  session.finish();
+}
+
+}  // namespace torch_tensorrt::profiles

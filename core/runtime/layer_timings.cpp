@@ -1,0 +1,40 @@
+#include "core/runtime/layer_timings.h"
+
+namespace torch_tensorrt::profiles {
+
+void LayerTimings::clear() {
+  seen_.clear();
+  where_.clear();
+  rows_.clear();
+}
+
+void LayerTimings::add_call(std::int64_t profile, const std::vector<LayerTotal>& totals) {
+  for (const LayerTotal& now : totals) {
+    Seen before{};
+    const auto known = seen_.find(now.name);
+    if (known != seen_.end() && known->second.total_ms <= now.total_ms) {
+      before = known->second;  // a total that fell belongs to a new profiler
+    }
+    const bool is_new = known == seen_.end();
+    seen_[now.name] = {now.total_ms, now.count};
+
+    const double added_ms = now.total_ms - before.total_ms;
+    const auto key = std::make_pair(profile, now.name);
+    const bool ran_here_before = where_.contains(key);
+    // A report without counts rounds its totals, so a short call may add nothing to a long total. But a layer that ran once
+    // on this profile runs in each of its calls.
+    const std::int64_t added_count =
+        now.count > 0 ? now.count - before.count : static_cast<std::int64_t>(is_new || added_ms > 0 || ran_here_before);
+    if (added_count <= 0) {
+      continue;
+    }
+    const auto [at, inserted] = where_.try_emplace(key, rows_.size());
+    if (inserted) {
+      rows_.push_back({profile, now.name, 0, 0});
+    }
+    rows_[at->second].count += added_count;
+    rows_[at->second].total_ms += added_ms;
+  }
+}
+
+}  // namespace torch_tensorrt::profiles

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace torch_tensorrt::profiles {
+
+// One layer in a profiler's report: what it has taken since that profiler was made.
+struct LayerTotal {
+  std::string name;
+  double total_ms = 0;
+  std::int64_t count = 0;  // 0 where the report does not tell
+};
+
+// An engine's time per layer and optimization profile. Torch-TensorRT's profiler adds all profiles up, so what each call
+// added is credited to the profile that the call ran on.
+class LayerTimings {
+ public:
+  struct Row {
+    std::int64_t profile = 0;
+    std::string layer;
+    std::int64_t count = 0;
+    double total_ms = 0;
+  };
+
+  // The engine has a new profiler, whose totals begin at nothing.
+  void on_new_profiler() { seen_.clear(); }
+  // One more call on `profile`, after which the profiler reports `totals`.
+  void add_call(std::int64_t profile, const std::vector<LayerTotal>& totals);
+  void clear();
+  // In the order in which the layers were first seen.
+  [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
+
+ private:
+  struct Seen {
+    double total_ms = 0;
+    std::int64_t count = 0;
+  };
+
+  std::map<std::string, Seen> seen_;
+  std::map<std::pair<std::int64_t, std::string>, std::size_t> where_;  // row of (profile, layer)
+  std::vector<Row> rows_;
+};
+
+}  // namespace torch_tensorrt::profiles

@@ -1,0 +1,114 @@
+#include "core/runtime/register_jit_hooks.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <dlfcn.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
+#include <torch/library.h>
+
+#include <array>
+#include <tuple>
+
+#include "core/runtime/execute_engine.h"
+#include "core/runtime/runtime.h"
+#include "core/runtime/timing_report.h"
+
+namespace torch_tensorrt::profiles {
+namespace {
+
+constexpr std::array kSchemas{
+    "tensorrt::set_profile_execution(bool enabled) -> ()",
+    "tensorrt::set_profile_format(str format) -> ()",
+    "tensorrt::set_profile_path_prefix(str prefix) -> ()",
+    "tensorrt::get_profile_execution() -> bool",
+    "tensorrt::get_profile_format() -> str",
+    "tensorrt::get_profile_path_prefix() -> str",
+    "tensorrt::get_profile_generation() -> int",
+    "tensorrt::get_profiling_config() -> (bool enabled, str format, str path_prefix, int generation)",
+    "tensorrt::set_profiling_config(bool enabled, str format, str path_prefix) -> ()",
+    "tensorrt::dump_engine_timing() -> str",
+    "tensorrt::_profiles_library() -> str",  // the file of the active copy
+};
+constexpr const char* kLibraryOperator = "tensorrt::_profiles_library";
+
+c10::OperatorName name_of(const char* schema) { return torch::jit::parseSchema(schema).operator_name(); }
+
+std::string library_path() {
+  Dl_info where{};
+  return ::dladdr(reinterpret_cast<const void*>(&library_path), &where) != 0 ? where.dli_fname : "(unknown)";
+}
+
+// The active copy's kernel; nothing where no copy is active.
+std::optional<c10::OperatorHandle> with_kernel(const c10::OperatorName& name) {
+  auto op = c10::Dispatcher::singleton().findSchema(name);
+  return op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ? op : std::nullopt;
+}
+
+std::unique_ptr<torch::Library> implement_operators() {
+  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "tensorrt", std::nullopt, __FILE__, __LINE__);
+  torch::Library& m = *library;
+  m.impl("set_profile_execution", [](bool enabled) { Runtime::instance().set_profile_execution(enabled); });
+  m.impl("set_profile_format", [](const std::string& format) { Runtime::instance().set_profile_format(format); });
+  m.impl("set_profile_path_prefix",
+         [](const std::string& prefix) { Runtime::instance().set_profile_path_prefix(prefix); });
+  m.impl("get_profile_execution", [] { return Runtime::instance().profiling_config().enabled; });
+  m.impl("get_profile_format", [] { return Runtime::instance().profiling_config().profile_format; });
+  m.impl("get_profile_path_prefix", [] { return Runtime::instance().profiling_config().profile_path_prefix; });
+  m.impl("get_profile_generation", [] { return static_cast<std::int64_t>(Runtime::instance().generation()); });
+  m.impl("get_profiling_config", [] {
+    const GlobalProfilingConfig config = Runtime::instance().profiling_config();
+    return std::make_tuple(config.enabled, config.profile_format, config.profile_path_prefix,
+                           static_cast<std::int64_t>(config.generation));
+  });
+  m.impl("set_profiling_config", [](bool enabled, const std::string& format, const std::string& path_prefix) {
+    Runtime::instance().set_profiling_config(enabled, format, path_prefix);
+  });
+  m.impl("dump_engine_timing", [] { return timing_report(); });
+  m.impl("_profiles_library", [] { return library_path(); });
+  return library;
+}
+
+std::unique_ptr<torch::Library> override_execute_engine(c10::DispatchKey key) {
+  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "tensorrt", key, __FILE__, __LINE__);
+  library->impl("execute_engine", torch::CppFunction::makeFromBoxedFunction<&execute_engine>());
+  return library;
+}
+
+}  // namespace
+
+void check_operators_are_free() {
+  if (const auto op = with_kernel({kLibraryOperator, ""})) {
+    torch::jit::Stack stack;
+    op->callBoxed(stack);
+    TORCH_CHECK(false, "torch-tensorrt-profiles: another copy of this library is active, ",
+                torch::jit::pop(stack).toStringRef(), "; this one is ", library_path(),
+                ". Deactivate that one first, and keep one installation of torch-tensorrt-profiles.");
+  }
+  for (const char* schema : kSchemas) {
+    const c10::OperatorName name = name_of(schema);
+    TORCH_CHECK(!with_kernel(name), "torch-tensorrt-profiles: the operator ", name,
+                " exists already and is not this library's. Remove what registers it, or do without "
+                "torch-tensorrt-profiles (TORCHTRT_PROFILES=0).");
+  }
+}
+
+void define_operators() {
+  // Leaked on purpose, see the header.
+  static auto& library =  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory)
+      *new torch::Library(torch::Library::FRAGMENT, "tensorrt", std::nullopt, __FILE__, __LINE__);
+  for (const char* schema : kSchemas) {
+    if (!c10::Dispatcher::singleton().findSchema(name_of(schema))) {
+      library.def(schema);
+    }
+  }
+}
+
+std::vector<std::unique_ptr<torch::Library>> register_kernels() {
+  std::vector<std::unique_ptr<torch::Library>> libraries;
+  libraries.push_back(implement_operators());
+  // Torch-TensorRT's own kernel is CompositeExplicitAutograd, which these two keys come before. It moves CPU tensors itself.
+  libraries.push_back(override_execute_engine(c10::DispatchKey::CUDA));
+  libraries.push_back(override_execute_engine(c10::DispatchKey::CPU));
+  return libraries;
+}
+
+}  // namespace torch_tensorrt::profiles

@@ -1,0 +1,310 @@
+#include "core/runtime/torchtrt_engine.h"
+
+#include <ATen/core/class_type.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <torch/custom_class.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "core/runtime/profile_metadata.h"
+
+namespace torch_tensorrt::profiles {
+namespace {
+
+constexpr const char* kClassName = "__torch__.torch.classes.tensorrt.Engine";
+constexpr std::string_view kEngineType = "N14torch_tensorrt4core7runtime9TRTEngineE";
+constexpr std::string_view kRuntimeHolder =
+    "St15_Sp_counted_ptrIPN8nvinfer18IRuntimeELN9__gnu_cxx12_Lock_policyE2EE";
+constexpr std::string_view kCudaEngineHolder =
+    "St15_Sp_counted_ptrIPN8nvinfer111ICudaEngineELN9__gnu_cxx12_Lock_policyE2EE";
+constexpr const char* kHasContext = "_ZNK14torch_tensorrt4core7runtime9TRTEngine12has_exec_ctxEv";
+constexpr const char* kContext = "_ZN14torch_tensorrt4core7runtime9TRTEngine8exec_ctxEv";
+constexpr const char* kSetActiveProfileOn =
+    "_ZN14torch_tensorrt4core7runtime9TRTEngine30set_active_profile_with_streamElRKN3c104cuda10CUDAStreamE";
+constexpr const char* kNextStep =
+    " This library is written for Torch-TensorRT 2.14: install torch-tensorrt-rtx or torch-tensorrt 2.14.";
+
+// The leading members of Torch-TensorRT's class; nothing behind them is ever read.
+struct EngineLayout : torch::CustomClassHolder {
+  std::shared_ptr<void> runtime;
+  std::shared_ptr<void> cuda_engine;
+};
+
+struct SharedPointerLayout {
+  void* object;
+  const void* control_block;
+};
+
+// Reads memory that may not be there: the kernel answers EFAULT where a load would crash.
+class CheckedReader {
+ public:
+  CheckedReader() { ok_ = ::pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK) == 0; }
+  ~CheckedReader() {
+    if (ok_) {
+      ::close(ends_[0]);
+      ::close(ends_[1]);
+    }
+  }
+  CheckedReader(const CheckedReader&) = delete;
+  CheckedReader& operator=(const CheckedReader&) = delete;
+  CheckedReader(CheckedReader&&) = delete;
+  CheckedReader& operator=(CheckedReader&&) = delete;
+
+  bool read(const void* from, void* to, std::size_t size) const {
+    // A bare system call: a sanitizer's write() would look at the memory first.
+    return ok_ && ::syscall(SYS_write, ends_[1], from, size) == static_cast<long>(size) &&
+           ::read(ends_[0], to, size) == static_cast<ssize_t>(size);
+  }
+
+  // The dynamic type's mangled name equals `expected`. `object` may be any address.
+  [[nodiscard]] bool is_of_type(const void* object, std::string_view expected) const {
+    const void* const* table = nullptr;
+    const void* const* type = nullptr;
+    const char* name = nullptr;
+    std::string found(expected.size() + 1, '\0');
+    return object != nullptr && reinterpret_cast<std::uintptr_t>(object) % alignof(void*) == 0 &&
+           read(object, static_cast<void*>(&table), sizeof(table)) &&
+           read(table - 1, static_cast<void*>(&type), sizeof(type)) &&  // the Itanium C++ ABI: type_info before the table
+           read(type + 1, static_cast<void*>(&name), sizeof(name)) &&   // and the name after type_info's own table
+           read(name, found.data(), found.size()) && found.back() == '\0' &&
+           std::string_view(found).substr(0, expected.size()) == expected;
+  }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+  bool ok_ = false;
+};
+
+std::int64_t constant(const char* operator_name) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(operator_name, "");
+  torch::jit::Stack stack;
+  op.callBoxed(stack);
+  return torch::jit::pop(stack).toInt();
+}
+
+}  // namespace
+
+std::unique_ptr<const EngineClass> EngineClass::resolve() {
+  const c10::ClassTypePtr type = torch::getCustomClass(kClassName);
+  TORCH_CHECK(type != nullptr, "torch-tensorrt-profiles: the class ", kClassName,
+              " is not registered, so Torch-TensorRT's C++ runtime is not in this process. Load it first "
+              "(import torch_tensorrt, or link libtorchtrt_runtime). A Python-only build of Torch-TensorRT "
+              "(torch_tensorrt.ENABLED_FEATURES.torch_tensorrt_runtime is False) has no C++ runtime and cannot be used.");
+  const auto op = c10::Dispatcher::singleton().findSchema({"tensorrt::execute_engine", ""});
+  TORCH_CHECK(op.has_value() && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd),
+              "torch-tensorrt-profiles: the class ", kClassName, " is registered, but the operator "
+              "tensorrt::execute_engine ", op.has_value() ? "has no CompositeExplicitAutograd kernel." : "is not.",
+              kNextStep);
+
+  auto found = std::unique_ptr<EngineClass>(new EngineClass());  // NOLINT(cppcoreguidelines-owning-memory): private ctor
+  const auto method = [&type](const char* name, bool required = true) {
+    torch::jit::Function* function = type->findMethod(name);
+    TORCH_CHECK(function != nullptr || !required, "torch-tensorrt-profiles: ", kClassName, " has no method ", name, ".",
+                kNextStep);
+    return function;
+  };
+  const auto property = [&type](const char* name, bool required = true) {
+    const auto entry = type->getProperty(name);
+    TORCH_CHECK(entry.has_value() || !required, "torch-tensorrt-profiles: ", kClassName, " has no property ", name, ".",
+                kNextStep);
+    return entry ? Property{entry->getter, entry->setter} : Property{};
+  };
+  found->enable_profiling_ = method("enable_profiling");
+  found->disable_profiling_ = method("disable_profiling");
+  found->set_profile_format_ = method("set_profile_format");
+  found->set_active_profile_ = method("set_active_profile");
+  found->num_execution_contexts_created_ = method("num_execution_contexts_created");
+  found->serialize_metadata_only_ = method("serialize_metadata_only");
+  found->reset_captured_graph_ = method("reset_captured_graph", false);
+  found->bind_nccl_comm_ = method("bind_nccl_comm", false);
+  found->profile_path_prefix_ = property("profile_path_prefix");
+  found->active_profile_index_ = property("_active_profile_index");
+  found->num_optimization_profiles_ = property("num_optimization_profiles");
+  found->describe_ = method("__str__", false);
+  found->requires_native_multidevice_ = property("requires_native_multidevice", false);
+  found->nccl_initialized_ = property("nccl_initialized", false);
+  found->rank_ = property("rank", false);
+  found->world_size_ = property("world_size", false);
+  found->device_memory_budget_ = property("device_memory_budget", false);
+  found->name_index_ = constant("tensorrt::NAME_IDX");
+  found->device_index_ = constant("tensorrt::DEVICE_IDX");
+  found->metadata_index_ = constant("tensorrt::SERIALIZED_METADATA_IDX");
+  return found;
+}
+
+const EngineClass::NativeMembers& EngineClass::native(const std::type_info& type) const {
+  std::call_once(native_once_, [this, &type] {
+    // The library that holds the class was loaded locally, so its symbols are found through its own handle only.
+    Dl_info where{};
+    if (::dladdr(static_cast<const void*>(&type), &where) == 0) {
+      return;
+    }
+    void* library = ::dlopen(where.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) {
+      return;
+    }
+    NativeMembers found;
+    found.has_context = reinterpret_cast<bool (*)(const void*)>(::dlsym(library, kHasContext));
+    found.context = reinterpret_cast<void* (*)(void*)>(::dlsym(library, kContext));
+    found.set_active_profile_on =
+        reinterpret_cast<void (*)(void*, std::int64_t, const c10::Stream*)>(::dlsym(library, kSetActiveProfileOn));
+    if (found.has_context != nullptr && found.context != nullptr && found.set_active_profile_on != nullptr) {
+      native_ = found;
+    }
+    // The handle stays open: the functions must stay where they are.
+  });
+  return native_;
+}
+
+Engine::Engine(const EngineClass& engine_class, const c10::IValue& engine)
+    : class_(engine_class),
+      engine_(engine),
+      // No intrusive_ptr on the way, it would cost two atomic operations; engine_ keeps the holder alive.
+      holder_(static_cast<torch::CustomClassHolder*>(const_cast<void*>(  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+          engine.toObjectRef().getSlot(0).internalToPointer()))) {}
+
+bool Engine::has_expected_layout() const {
+  const CheckedReader reader;
+  std::array<SharedPointerLayout, 2> members{};
+  const auto* first = reinterpret_cast<const char*>(holder_) + sizeof(torch::CustomClassHolder);
+  return reader.is_of_type(holder_, kEngineType) && reader.read(first, members.data(), sizeof(members)) &&
+         reader.is_of_type(members[0].control_block, kRuntimeHolder) &&
+         reader.is_of_type(members[1].control_block, kCudaEngineHolder);
+}
+
+void Engine::on_destruction(std::function<void()> notice) const {
+  // The runtime is the member that the engine's destructor releases last, and nothing reads it once the engine is built.
+  auto& runtime = static_cast<EngineLayout*>(holder_)->runtime;
+  void* const raw = runtime.get();
+  runtime = std::shared_ptr<void>(
+      raw, [original = std::move(runtime), notice = std::move(notice)](void* /*raw*/) mutable {
+        notice();
+        original.reset();
+      });
+}
+
+c10::IValue Engine::call(torch::jit::Function* function, std::initializer_list<c10::IValue> arguments) const {
+  torch::jit::Stack stack;
+  stack.reserve(1 + arguments.size());
+  stack.push_back(engine_);
+  stack.insert(stack.end(), arguments.begin(), arguments.end());
+  function->run(stack);
+  return stack.empty() ? c10::IValue() : torch::jit::pop(stack);
+}
+
+const EngineClass::NativeMembers& Engine::native() const { return class_.native(typeid(*holder_)); }
+
+EngineIdentity Engine::identity() const {
+  const c10::IValue record = call(class_.serialize_metadata_only_);
+  const auto field = [fields = record.toListRef()](std::int64_t index) {
+    const auto at = static_cast<std::size_t>(index);
+    return at < fields.size() ? fields[at].toStringRef() : std::string();
+  };
+  EngineIdentity identity;
+  identity.name = field(class_.name_index_);
+  const std::string device = field(class_.device_index_);  // its fields are separated; the first is the CUDA index
+  if (!device.empty() && device.front() >= '0' && device.front() <= '9') {
+    identity.device = std::atoi(device.c_str());  // NOLINT(bugprone-unchecked-string-to-number-conversion,cert-err34-c)
+  }
+  identity.profile_names = profile_names_in(field(class_.metadata_index_));
+  return identity;
+}
+
+void Engine::enable_profiling() const { call(class_.enable_profiling_); }
+
+void Engine::disable_profiling() const { call(class_.disable_profiling_); }
+
+void Engine::set_profile_format(const std::string& format) const { call(class_.set_profile_format_, {format}); }
+
+std::string Engine::profile_path_prefix() const { return call(class_.profile_path_prefix_.get).toStringRef(); }
+
+void Engine::set_profile_path_prefix(const std::string& prefix) const {
+  call(class_.profile_path_prefix_.set, {prefix});
+}
+
+std::int64_t Engine::num_optimization_profiles() const { return call(class_.num_optimization_profiles_.get).toInt(); }
+
+std::int64_t Engine::active_profile_index() const { return call(class_.active_profile_index_.get).toInt(); }
+
+void Engine::set_active_profile(std::int64_t index, const c10::Stream* stream) const {
+  if (stream != nullptr && native().set_active_profile_on != nullptr) {
+    // A c10::cuda::CUDAStream is one c10::Stream and nothing else, so a reference to the one serves for the other.
+    native().set_active_profile_on(holder_, index, stream);
+  } else {
+    call(class_.set_active_profile_, {index});
+  }
+}
+
+bool Engine::has_context() const { return native().has_context == nullptr || native().has_context(holder_); }
+
+void Engine::make_context() const {
+  if (native().context != nullptr) {
+    native().context(holder_);
+  }
+}
+
+bool Engine::has_native_members() const { return native().context != nullptr; }
+
+std::int64_t Engine::contexts_created() const { return call(class_.num_execution_contexts_created_).toInt(); }
+
+void Engine::reset_captured_graph() const {
+  if (class_.reset_captured_graph_ != nullptr) {
+    call(class_.reset_captured_graph_);
+  }
+}
+
+void Engine::forget_captured_graph() const {
+  // Setting the budget, even to what it is, is the one door to Torch-TensorRT's "the context changed" for an engine with a
+  // single profile; reset_captured_graph alone leaves it replaying a graph that is not there.
+  if (class_.device_memory_budget_.set != nullptr) {
+    call(class_.device_memory_budget_.set, {call(class_.device_memory_budget_.get)});
+  }
+}
+
+std::string Engine::settings() const {
+  if (class_.describe_ == nullptr) {
+    return {};
+  }
+  // What comes before is the bindings, whose text depends on whether there is a context.
+  const std::string text = call(class_.describe_).toStringRef();
+  const std::size_t start = text.find("Resource Allocation Strategy");
+  return start == std::string::npos ? std::string() : text.substr(start);
+}
+
+bool Engine::requires_native_multidevice() const {
+  return class_.bind_nccl_comm_ != nullptr && class_.requires_native_multidevice_.get != nullptr &&
+         call(class_.requires_native_multidevice_.get).toBool();
+}
+
+bool Engine::nccl_initialized() const {
+  return class_.nccl_initialized_.get != nullptr && call(class_.nccl_initialized_.get).toBool();
+}
+
+void Engine::bind_nccl_comm() const { call(class_.bind_nccl_comm_); }
+
+std::int64_t Engine::rank() const { return class_.rank_.get != nullptr ? call(class_.rank_.get).toInt() : -1; }
+
+std::int64_t Engine::world_size() const {
+  return class_.world_size_.get != nullptr ? call(class_.world_size_.get).toInt() : -1;
+}
+
+bool captures_subgraphs() {
+  static constexpr std::int64_t kSubgraph = 1;  // torch_tensorrt.runtime.set_cudagraphs_mode(True)
+  const auto op = c10::Dispatcher::singleton().findSchema({"tensorrt::get_cudagraphs_mode", ""});
+  if (!op) {
+    return false;
+  }
+  torch::jit::Stack stack;
+  op->callBoxed(stack);
+  return torch::jit::pop(stack).toInt() == kSubgraph;
+}
+
+}  // namespace torch_tensorrt::profiles

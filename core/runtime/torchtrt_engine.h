@@ -1,0 +1,131 @@
+#pragma once
+
+#include <ATen/core/function.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+// The only file that knows Torch-TensorRT's engine class: TorchBind names, the layout of its first two members, and three
+// exported member functions that have no TorchBind name.
+namespace torch_tensorrt::profiles {
+
+// What an engine's serialized metadata says of it.
+struct EngineIdentity {
+  std::string name;
+  int device = -1;                         // CUDA index; -1: unknown
+  std::vector<std::string> profile_names;  // empty where it was compiled without names
+};
+
+// `tensorrt.Engine` as this process has it. Made once, when the library is activated, and kept for good.
+class EngineClass {
+ public:
+  // Throws with what was found and what to do where the class or its operator is missing or of another make.
+  static std::unique_ptr<const EngineClass> resolve();
+
+ private:
+  friend class Engine;
+
+  // Exported member functions, called as plain functions whose first argument is `this`. Null where not exported.
+  struct NativeMembers {
+    bool (*has_context)(const void*) = nullptr;
+    void* (*context)(void*) = nullptr;
+    void (*set_active_profile_on)(void*, std::int64_t, const c10::Stream*) = nullptr;
+  };
+
+  struct Property {
+    torch::jit::Function* get = nullptr;
+    torch::jit::Function* set = nullptr;
+  };
+
+  EngineClass() = default;
+  [[nodiscard]] const NativeMembers& native(const std::type_info& type) const;
+
+  torch::jit::Function* enable_profiling_ = nullptr;
+  torch::jit::Function* disable_profiling_ = nullptr;
+  torch::jit::Function* set_profile_format_ = nullptr;
+  torch::jit::Function* set_active_profile_ = nullptr;
+  torch::jit::Function* num_execution_contexts_created_ = nullptr;
+  torch::jit::Function* serialize_metadata_only_ = nullptr;
+  torch::jit::Function* reset_captured_graph_ = nullptr;  // from here on: null where the class has none
+  torch::jit::Function* bind_nccl_comm_ = nullptr;
+  torch::jit::Function* describe_ = nullptr;
+  Property profile_path_prefix_;
+  Property active_profile_index_;
+  Property num_optimization_profiles_;
+  Property requires_native_multidevice_;  // from here on: null where the class has none
+  Property nccl_initialized_;
+  Property rank_;
+  Property world_size_;
+  Property device_memory_budget_;
+  std::int64_t name_index_ = 0;
+  std::int64_t device_index_ = 0;
+  std::int64_t metadata_index_ = 0;
+
+  mutable std::once_flag native_once_;
+  mutable NativeMembers native_;
+};
+
+// One engine object, held alive. Every call must be made under the engine's lock (EngineState::mutex).
+class Engine {
+ public:
+  Engine(const EngineClass& engine_class, const c10::IValue& engine);
+
+  // Identifies the engine as long as it lives.
+  [[nodiscard]] const void* address() const noexcept { return holder_; }
+  // Whether the object really is what this file takes it for. Never reads through a pointer it has not checked.
+  [[nodiscard]] bool has_expected_layout() const;
+  // Calls `notice` when the engine is being destroyed: from its destructor, under whatever locks the caller holds.
+  void on_destruction(std::function<void()> notice) const;
+
+  [[nodiscard]] EngineIdentity identity() const;
+
+  void enable_profiling() const;
+  void disable_profiling() const;
+  void set_profile_format(const std::string& format) const;
+  [[nodiscard]] std::string profile_path_prefix() const;
+  void set_profile_path_prefix(const std::string& prefix) const;
+
+  [[nodiscard]] std::int64_t num_optimization_profiles() const;
+  [[nodiscard]] std::int64_t active_profile_index() const;
+  // On `stream` without host synchronisation; with no stream, or no way to name one, on the current stream with it.
+  void set_active_profile(std::int64_t index, const c10::Stream* stream) const;
+
+  // Whether the exported members were found. Without them nobody can tell whether there is a context: has_context() is true
+  // and make_context() does nothing.
+  [[nodiscard]] bool has_native_members() const;
+  [[nodiscard]] bool has_context() const;
+  void make_context() const;
+  [[nodiscard]] std::int64_t contexts_created() const;
+  void reset_captured_graph() const;
+  // Makes Torch-TensorRT capture its CUDA graph anew at the next call. Drops the context.
+  void forget_captured_graph() const;
+
+  // The settings whose change drops the context, as text; "" where the class does not tell.
+  [[nodiscard]] std::string settings() const;
+
+  [[nodiscard]] bool requires_native_multidevice() const;
+  [[nodiscard]] bool nccl_initialized() const;
+  void bind_nccl_comm() const;
+  [[nodiscard]] std::int64_t rank() const;
+  [[nodiscard]] std::int64_t world_size() const;
+
+ private:
+  c10::IValue call(torch::jit::Function* function, std::initializer_list<c10::IValue> arguments = {}) const;
+  [[nodiscard]] const EngineClass::NativeMembers& native() const;
+
+  const EngineClass& class_;
+  c10::IValue engine_;
+  torch::CustomClassHolder* holder_;
+};
+
+// Whether Torch-TensorRT is set to capture engines into CUDA graphs of its own ("subgraph" mode).
+[[nodiscard]] bool captures_subgraphs();
+
+}  // namespace torch_tensorrt::profiles

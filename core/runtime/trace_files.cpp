@@ -1,0 +1,248 @@
+#include "core/runtime/trace_files.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <locale>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+
+#include "core/runtime/json.h"
+
+namespace torch_tensorrt::profiles {
+namespace {
+
+struct PhaseFile {
+  const char* suffix;
+  const char* what;
+};
+constexpr std::array kPhaseFiles{
+    PhaseFile{"_device_config_profile.trace", "device selection"}, PhaseFile{"_input_profile.trace", "input packing"},
+    PhaseFile{"_output_profile.trace", "output packing"}, PhaseFile{"_enqueue_profile.trace", "enqueue"}};
+constexpr const char* kLayerSuffix = "_engine_execution_profile.trace";
+constexpr const char* kInformationSuffix = "_layer_information.json";
+
+struct Event {
+  std::string name;
+  double timestamp_us = 0;
+  double duration_us = 0;
+  std::int64_t thread = 1;
+};
+
+// Reads forward over known text.
+class Cursor {
+ public:
+  Cursor(std::string_view text, std::size_t at) : text_(text), at_(at) {}
+
+  [[nodiscard]] std::size_t at() const { return at_; }
+
+  // `word` after any white space.
+  bool word(std::string_view word) {
+    const std::size_t start = text_.find_first_not_of(" \t\r\n", at_);
+    if (start == std::string_view::npos || text_.substr(start, word.size()) != word) {
+      return false;
+    }
+    at_ = start + word.size();
+    return true;
+  }
+
+  bool number(double& value) {
+    const std::size_t start = text_.find_first_not_of(' ', at_);
+    if (start == std::string_view::npos) {
+      return false;
+    }
+    const std::size_t end = text_.find_first_of(", \n}", start);
+    const std::string digits(text_.substr(start, end - start));
+    at_ = end == std::string_view::npos ? text_.size() : end;
+    std::istringstream stream(digits);
+    stream.imbue(std::locale::classic());
+    if (!(stream >> value)) {
+      value = 0;  // "nan" of a profile that took no time at all
+    }
+    return !digits.empty();
+  }
+
+ private:
+  std::string_view text_;
+  std::size_t at_;
+};
+
+// The fields behind a name, `at` being its closing quote. Nothing where the name goes on.
+std::optional<Event> event_fields(std::string_view text, std::size_t at) {
+  Cursor cursor(text, at);
+  Event event;
+  double thread = 1;
+  if (!cursor.word("\",") || !cursor.word("\"ph\": \"X\",") || !cursor.word("\"ts\":") ||
+      !cursor.number(event.timestamp_us) || !cursor.word(",") || !cursor.word("\"dur\":") ||
+      !cursor.number(event.duration_us) || !cursor.word(",") || !cursor.word("\"tid\":") || !cursor.number(thread)) {
+    return std::nullopt;
+  }
+  event.thread = static_cast<std::int64_t>(thread);
+  return event;
+}
+
+std::optional<LayerTotal> trex_fields(std::string_view text, std::size_t at) {
+  Cursor cursor(text, at);
+  LayerTotal layer;
+  double average_ms = 0;
+  double percentage = 0;
+  if (!cursor.word("\",") || !cursor.word("\"timeMs\":") || !cursor.number(layer.total_ms) || !cursor.word(",") ||
+      !cursor.word("\"averageMs\":") || !cursor.number(average_ms) || !cursor.word(",") ||
+      !cursor.word("\"percentage\":") || !cursor.number(percentage)) {
+    return std::nullopt;
+  }
+  layer.count = average_ms > 0 ? std::llround(layer.total_ms / average_ms) : 1;
+  return layer;
+}
+
+// Calls `take(name, closing_quote)` for each record in turn; it says whether the name really ends there.
+template <typename Take>
+void for_each_name(std::string_view text, const Take& take) {
+  static constexpr std::string_view kName = "\"name\": \"";
+  for (std::size_t start = text.find(kName); start != std::string_view::npos; start = text.find(kName, start)) {
+    start += kName.size();
+    for (std::size_t end = text.find("\",", start); end != std::string_view::npos; end = text.find("\",", end + 1)) {
+      if (take(text.substr(start, end - start), end)) {
+        start = end;
+        break;
+      }
+    }
+  }
+}
+
+std::vector<Event> read_events(std::string_view text) {
+  std::vector<Event> events;
+  for_each_name(text, [&](std::string_view name, std::size_t end) {
+    auto event = event_fields(text, end);
+    if (event) {
+      event->name = name;
+      events.push_back(*std::move(event));
+    }
+    return event.has_value();
+  });
+  return events;
+}
+
+std::string metadata_event(std::string_view kind, std::int64_t track, const std::string& name) {
+  return "  {\"name\": " + json::quote(kind) + ", \"ph\": \"M\", \"ts\": 0, \"pid\": " + std::to_string(::getpid()) +
+         ", \"tid\": " + std::to_string(track) + ", \"args\": {\"name\": " + json::quote(name) + "}}";
+}
+
+constexpr std::string_view kOurBeginning = "[\n  {\"name\": \"process_name\"";
+
+// The trace event format that Perfetto and chrome://tracing read.
+std::string write_events(const std::vector<Event>& events, std::int64_t track, const std::string& thread_name) {
+  std::string out = "[\n" + metadata_event("process_name", track, "Torch-TensorRT " + std::to_string(::getpid())) +
+                    ",\n" + metadata_event("thread_name", track, thread_name);
+  for (const Event& event : events) {
+    out += ",\n  {\"name\": " + json::quote(event.name) + ", \"ph\": \"X\", \"ts\": " +
+           json::number(event.timestamp_us) + ", \"dur\": " + json::number(event.duration_us) +
+           ", \"pid\": " + std::to_string(::getpid()) + ", \"tid\": " + std::to_string(event.thread) +
+           ", \"args\": {}}";
+  }
+  return out + "\n]\n";
+}
+
+// Nothing where there is no file, or where Torch-TensorRT has not written it since we did.
+std::optional<std::string> read_fresh(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    return std::nullopt;
+  }
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  return text.starts_with(kOurBeginning) ? std::nullopt : std::optional<std::string>(std::move(text));
+}
+
+}  // namespace
+
+LayerReport read_layer_report(std::string_view text) {
+  LayerReport report;
+  for_each_name(text, [&](std::string_view name, std::size_t end) {
+    LayerTotal layer;
+    if (const auto event = event_fields(text, end)) {
+      layer.total_ms = event->duration_us / 1000;
+    } else if (const auto trex = trex_fields(text, end)) {
+      layer = *trex;
+      report.is_trex = true;
+    } else {
+      return false;
+    }
+    layer.name = name;
+    report.layers.push_back(std::move(layer));
+    return true;
+  });
+  return report;
+}
+
+std::string write_layer_report(const LayerReport& report, const TraceOwner& owner) {
+  double sum_ms = 0;
+  if (!report.is_trex) {
+    std::vector<Event> events;
+    for (const LayerTotal& layer : report.layers) {
+      events.push_back({layer.name, sum_ms * 1000, layer.total_ms * 1000, owner.track});
+      sum_ms += layer.total_ms;
+    }
+    return write_events(events, owner.track, owner.engine + " Engine Execution");
+  }
+  for (const LayerTotal& layer : report.layers) {
+    sum_ms += layer.total_ms;
+  }
+  std::string out = "[";
+  for (const LayerTotal& layer : report.layers) {
+    out += out.size() > 1 ? ",\n" : "\n";
+    const double percentage = sum_ms > 0 ? layer.total_ms * 100 / sum_ms : 0;
+    const double average_ms = layer.count > 0 ? layer.total_ms / static_cast<double>(layer.count) : 0;
+    out += "  {\"name\": " + json::quote(layer.name) + ", \"timeMs\": " + json::number(layer.total_ms) +
+           ", \"averageMs\": " + json::number(average_ms) + ", \"percentage\": " + json::number(percentage) + "}";
+  }
+  return out + "\n]\n";
+}
+
+std::string rewrite_event_trace(std::string_view text, const TraceOwner& owner, std::string_view what) {
+  std::string thread_name = owner.engine + " ";
+  thread_name += what;
+  std::vector<Event> events = read_events(text);
+  for (Event& event : events) {
+    event.thread = owner.track;
+  }
+  return write_events(events, owner.track, thread_name);
+}
+
+void replace_file(const std::string& path, std::string_view content) {
+  const std::string fresh = path + "." + std::to_string(::getpid()) + ".new";
+  std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
+  out << content;
+  out.close();
+  if (!out || std::rename(fresh.c_str(), path.c_str()) != 0) {
+    const std::string why = std::generic_category().message(errno);
+    ::unlink(fresh.c_str());
+    throw std::runtime_error("'" + path + "' cannot be written: " + why);
+  }
+}
+
+LayerReport rewrite_traces(const TraceOwner& owner) {
+  const std::string stem = owner.folder + "/" + owner.engine;
+  for (const PhaseFile& phase : kPhaseFiles) {
+    if (const auto text = read_fresh(stem + phase.suffix)) {
+      replace_file(stem + phase.suffix, rewrite_event_trace(*text, owner, phase.what));
+    }
+  }
+  if (const auto text = read_fresh(stem + kInformationSuffix)) {
+    replace_file(stem + kInformationSuffix, json::repaired(*text));
+  }
+  LayerReport report;
+  if (const auto text = read_fresh(stem + kLayerSuffix)) {
+    report = read_layer_report(*text);
+    replace_file(stem + kLayerSuffix, write_layer_report(report, owner));
+  }
+  return report;
+}
+
+}  // namespace torch_tensorrt::profiles

@@ -1,0 +1,88 @@
+"""Every change to another package's module or class, recorded so that it can be undone.
+
+The only module that writes into torch or Torch-TensorRT: a graft receives a :class:`Patches` and calls it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Callable, NamedTuple
+
+_MISSING: Any = object()
+
+class _Patch(NamedTuple):
+    owner: Any
+    attribute: str
+    original: Any
+    value: Any
+
+
+def _modules_of(package: str) -> Iterator[ModuleType]:
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, ModuleType) and (name == package or name.startswith(package + ".")):
+            yield module
+
+
+class Patches:
+    """The replacements made so far, in order."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._made: list[_Patch] = []
+        self._callbacks: list[Callable[[], object]] = []
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __call__(self, owner: Any, attribute: str, value: Any) -> None:
+        """Binds ``value`` to ``owner.attribute`` and remembers what was there (possibly nothing)."""
+        with self._lock:
+            # vars(), not getattr: a staticmethod or property has to come back as the object it was.
+            original = vars(owner).get(attribute, _MISSING)
+            setattr(owner, attribute, value)
+            self._made.append(_Patch(owner, attribute, original, value))
+
+    def on_undo(self, callback: Callable[[], object]) -> None:
+        """Has ``callback`` called by :meth:`undo`, for what is no attribute, such as an operator's kernel."""
+        with self._lock:
+            self._callbacks.append(callback)
+
+    def rebind_references(self) -> None:
+        """Points names that were bound to an original before it was replaced (``from m import f``) at the replacement."""
+        with self._lock:
+            replacements = {
+                id(patch.original): patch.value
+                for patch in self._made
+                if isinstance(patch.owner, ModuleType) and callable(patch.original)
+            }
+            for module in _modules_of(self._package):
+                for name, value in list(vars(module).items()):
+                    if id(value) in replacements and value is not replacements[id(value)]:
+                        self(module, name, replacements[id(value)])
+
+    def undo(self) -> None:
+        """Puts back everything, newest first, and every reference that other modules of the package took meanwhile."""
+        with self._lock:
+            originals = {
+                id(patch.value): patch.original for patch in self._made if isinstance(patch.owner, ModuleType)
+            }
+            for patch in reversed(self._made):
+                _restore(patch.owner, patch.attribute, patch.original)
+            for module in _modules_of(self._package):
+                for name, value in list(vars(module).items()):
+                    if id(value) in originals:
+                        _restore(module, name, originals[id(value)])
+            self._made.clear()
+            while self._callbacks:
+                self._callbacks.pop()()
+
+
+def _restore(owner: Any, attribute: str, original: Any) -> None:
+    if original is not _MISSING:
+        setattr(owner, attribute, original)
+    elif attribute in vars(owner):
+        delattr(owner, attribute)

@@ -1,0 +1,222 @@
+"""Building on a host without a GPU: TensorRT-RTX compiles there, the engine is saved as data, a GPU host makes it live.
+
+Every graft here does nothing on a host that has a GPU, except that :func:`load` there turns saved data into engines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from torch_tensorrt_profiles._patching import Patches
+from torch_tensorrt_profiles._stand_ins import cuda_questions_answered, host_has_gpu
+
+_ENGINE_AS_DATA = "no_op_placeholder_for_execute_engine"
+_RUN_ELSEWHERE = (
+    "This host has no GPU, so the TensorRT engine that was built here cannot run here. Save the program with "
+    "torch_tensorrt.save(program, 'program.ep') and load it on a GPU host with torch_tensorrt.load('program.ep')."
+)
+
+
+@contextlib.contextmanager
+def build_environment(exported_program: Any, options: dict[str, Any]) -> Iterator[None]:
+    """What a build needs on a host without a GPU; on a host with one, nothing.
+
+    Raises:
+        RuntimeError: this combination cannot be built without a GPU; the message says why and what to do.
+    """
+    if host_has_gpu():
+        yield
+        return
+    _refuse_what_needs_a_gpu(exported_program, options)
+    with cuda_questions_answered():
+        yield
+
+
+def _refuse_what_needs_a_gpu(exported_program: Any, options: dict[str, Any]) -> None:
+    from torch_tensorrt._features import ENABLED_FEATURES
+
+    if not ENABLED_FEATURES.tensorrt_rtx:
+        raise RuntimeError(
+            "This host has no GPU and TensorRT's builder needs one. Compile on a GPU host, or install TensorRT-RTX, "
+            "which builds without one: pip install 'torch-tensorrt-profiles[rtx]'."
+        )
+    if not options.get("immutable_weights", True) or options.get("refit") or options.get("make_refittable"):
+        raise RuntimeError(
+            "This host has no GPU and TensorRT-RTX cannot build a refittable engine without one. Leave out "
+            "immutable_weights=False, or compile on a GPU host."
+        )
+    # The signature names them only once the program is functional.
+    mutated = sorted(exported_program.run_decompositions({}).graph_signature.buffers_to_mutate.values())
+    if mutated:
+        raise RuntimeError(
+            f"This host has no GPU, and the program writes to its buffers {mutated}: a program that is saved with its "
+            f"engines as data does not keep such writes. Pass the cache as inputs and outputs instead of buffers, or "
+            f"compile on a GPU host."
+        )
+
+
+class _SerializedEngine:
+    """Stands for ``ICudaEngine`` between building and serialising."""
+
+    def __init__(self, serialized: Any) -> None:
+        self._serialized = serialized
+
+    def get_aliased_input_tensor(self, name: str) -> None:
+        """Only a live engine can say; None keeps the aliases that the interpreter recorded itself."""
+
+    def serialize(self) -> Any:
+        return self._serialized
+
+
+class _BuildOnlyRuntime:
+    """Stands for ``trt.Runtime``, which needs a GPU: hands the engine's bytes on."""
+
+    def __init__(self, logger: Any) -> None:
+        del logger
+
+    def deserialize_cuda_engine(self, serialized: Any) -> _SerializedEngine:
+        return _SerializedEngine(serialized)
+
+
+class _BuildOnlyTensorRT:
+    """The tensorrt module with :class:`_BuildOnlyRuntime` for its runtime."""
+
+    Runtime = _BuildOnlyRuntime
+
+    def __init__(self, tensorrt: Any) -> None:
+        self._tensorrt = tensorrt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tensorrt, name)
+
+
+def graft_interpreter(module: ModuleType, patches: Patches) -> None:
+    if not host_has_gpu():
+        patches(module, "trt", _BuildOnlyTensorRT(module.trt))
+
+
+def graft_compiler(module: ModuleType, patches: Patches) -> None:
+    if host_has_gpu():
+        return
+    import torch
+
+    stock = module.to_torch_device
+
+    @functools.wraps(stock)
+    def to_torch_device(device: Any) -> torch.device:
+        # The parts that stay in PyTorch are moved to the engine's device; load() does that on the GPU host.
+        return torch.device("cpu")
+
+    patches(module, "to_torch_device", to_torch_device)
+
+
+def graft_module(module: ModuleType, patches: Patches) -> None:
+    if host_has_gpu():
+        return
+    cls = module.TorchTensorRTModule
+
+    @functools.wraps(cls.setup_engine)
+    def setup_engine(self: Any) -> None:
+        self.engine = None
+
+    @functools.wraps(cls.set_output_tensors_as_unowned)
+    def set_output_tensors_as_unowned(self: Any, enabled: bool) -> None:
+        del enabled  # a property of live engines; a saved program does not carry it
+
+    @functools.wraps(cls.get_engine)
+    def get_engine(self: Any) -> Any:
+        raise RuntimeError(_RUN_ELSEWHERE)
+
+    @functools.wraps(cls.forward)
+    def forward(self: Any, *inputs: Any) -> Any:
+        raise RuntimeError(_RUN_ELSEWHERE)
+
+    patches(cls, "setup_engine", setup_engine)
+    patches(cls, "set_output_tensors_as_unowned", set_output_tensors_as_unowned)
+    patches(cls, "get_engine", get_engine)
+    patches(cls, "forward", forward)
+
+
+def graft_placeholder_op(module: ModuleType, patches: Patches) -> None:
+    """A program with its engines as data says where it runs (stock's message speaks of Windows only)."""
+    del module
+    if host_has_gpu():
+        return
+    import torch
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(_RUN_ELSEWHERE)
+
+    patches(getattr(torch.ops.tensorrt, _ENGINE_AS_DATA).default, "_op", refuse)
+
+
+def graft_save_and_load(module: ModuleType, patches: Patches) -> None:
+    stock_save, stock_load = module.save, module.load
+
+    @functools.wraps(stock_save)
+    def save(module: Any, file_path: str = "", *args: Any, **kwargs: Any) -> None:
+        if host_has_gpu() or not _engines_built_here(module):
+            stock_save(module, file_path, *args, **kwargs)
+            return
+        given = inspect.signature(stock_save).bind(module, file_path, *args, **kwargs).arguments
+        _save_engines_as_data(module, file_path, given)
+
+    @functools.wraps(stock_load)
+    def load(file_path: str = "", *args: Any, **kwargs: Any) -> Any:
+        return _make_engines_live(stock_load(file_path, *args, **kwargs))
+
+    patches(module, "save", save)
+    patches(module, "load", load)
+
+
+def _engines_built_here(program: Any) -> bool:
+    from torch_tensorrt.dynamo.runtime import TorchTensorRTModule
+
+    modules = getattr(program, "modules", None)
+    return callable(modules) and any(isinstance(child, TorchTensorRTModule) for child in modules())
+
+
+def _save_engines_as_data(program: Any, file_path: str, given: dict[str, Any]) -> None:
+    import torch
+    from torch_tensorrt.dynamo._exporter import export
+
+    output_format = given.get("output_format", "exported_program")
+    if output_format != "exported_program":
+        raise RuntimeError(
+            f"output_format={output_format!r} needs a GPU. On this host a program can be saved with "
+            f"output_format='exported_program' only; load it on a GPU host and save it there as {output_format!r}."
+        )
+    if not file_path:
+        raise ValueError("file_path is empty; expected the path of the file to write, such as 'program.ep'")
+    with cuda_questions_answered():
+        exported = export(program, cross_compile_module=True, use_legacy_exporter=True)
+    options = {name: given[name] for name in ("extra_files", "pickle_protocol") if given.get(name) is not None}
+    torch.export.save(exported, file_path, **options)
+
+
+def _holds_engines_as_data(program: Any) -> bool:
+    graph = getattr(getattr(program, "graph_module", None), "graph", None)
+    return graph is not None and any(_ENGINE_AS_DATA in node.name for node in graph.nodes)
+
+
+def _make_engines_live(program: Any) -> Any:
+    """Engines of a program that was built without a GPU, made for this host's current device."""
+    if not host_has_gpu() or not _holds_engines_as_data(program):
+        return program
+    import torch
+    from torch.export.passes import move_to_device_pass
+    from torch_tensorrt._Device import Device
+    from torch_tensorrt.dynamo._exporter import replace_execute_engine_no_op_node
+
+    current = Device._current_device()
+    record = current._to_serialized_rt_device()
+    device_argument = int(torch.ops.tensorrt.DEVICE_IDX()) + 1  # the list of input tensors comes first
+    for node in program.graph_module.graph.nodes:
+        if _ENGINE_AS_DATA in node.name:
+            node.args = (*node.args[:device_argument], record, *node.args[device_argument + 1 :])
+    return move_to_device_pass(replace_execute_engine_no_op_node(program), f"cuda:{current.gpu_id}")

@@ -1,0 +1,24 @@
+"""``program.optimization_profile("decode")``: the context manager as a method.
+
+It goes on the class: on an instance it would make torch.save recurse, and deepcopy would lose it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch_tensorrt_profiles._patching import Patches
+
+
+def optimization_profile(self: Any, profile: Any) -> Any:
+    """Selects an optimization profile of this program's engines for a ``with`` block.
+
+    See :func:`torch_tensorrt.runtime.optimization_profile`.
+    """
+    from torch_tensorrt_profiles.runtime._optimization_profile import optimization_profile as select
+
+    return select(self, profile)
+
+
+def graft_bound_method(cls: type, patches: Patches) -> None:
+    patches(cls, "optimization_profile", optimization_profile)

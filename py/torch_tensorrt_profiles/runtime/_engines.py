@@ -1,0 +1,118 @@
+"""The engines of a program, in whatever form it is deployed, and the profiles that each of them holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch_tensorrt_profiles.dynamo import _metadata
+from torch_tensorrt_profiles.dynamo._metadata import EngineProfiles
+from torch_tensorrt_profiles.runtime._module import RECORD
+
+_ENGINE_CLASS = "__torch__.torch.classes.tensorrt.Engine"
+_ENGINE_AS_DATA = "no_op_placeholder_for_execute_engine"
+
+
+@dataclass(frozen=True)
+class ProgramEngine:
+    """One engine of a program.
+
+    Attributes:
+        name: as in the program.
+        live: Torch-TensorRT's engine object, or None where it is only data (built on a host without a GPU).
+        profiles: our record, or None for an engine that was compiled without names.
+    """
+
+    name: str
+    live: Any
+    profiles: EngineProfiles | None
+
+    @property
+    def count(self) -> int:
+        """Number of optimization profiles; 1 also where every shape is static."""
+        if self.live is not None:
+            return max(1, int(self.live.num_optimization_profiles))
+        return len(self.profiles.names) if self.profiles is not None else 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One name per profile, ``""`` where it has none."""
+        return self.profiles.names if self.profiles is not None else ("",) * self.count
+
+
+def engines_of(program: Any) -> list[ProgramEngine]:
+    """Every engine of a program, each once, in the program's order.
+
+    Args:
+        program: a compiled GraphModule, TorchTensorRTModule, MutableTorchTensorRTModule, a loaded ExportedProgram or its
+            ``.module()``.
+
+    Raises:
+        ValueError: an engine's record names another number of profiles than the engine has.
+    """
+    found: list[ProgramEngine] = []
+    for engine in _walk(program):
+        if engine.live is None or all(engine.live is not other.live for other in found):
+            _check_count(engine)
+            found.append(engine)
+    return found
+
+
+def _walk(program: Any) -> Iterator[ProgramEngine]:
+    import torch
+    from torch_tensorrt.dynamo.runtime import TorchTensorRTModule
+    from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
+
+    if isinstance(program, MutableTorchTensorRTModule):
+        program = program.gm
+    if isinstance(program, torch.export.ExportedProgram):
+        yield from _of_exported_program(program)
+    if not isinstance(program, torch.nn.Module):
+        return
+    for path, module in program.named_modules():
+        if isinstance(module, TorchTensorRTModule):
+            if module.engine is None and module.serialized_engine and not vars(module).get(RECORD):
+                module.setup_engine()  # lazy_engine_init leaves it to the first use, as does stock here
+            yield _of_module(path or module.name, module)
+        else:
+            for name, value in vars(module).items():
+                if _is_engine(value):
+                    yield _of_live(f"{path}.{name}" if path else name, value)
+
+
+def _of_module(name: str, module: Any) -> ProgramEngine:
+    record = vars(module).get(RECORD)
+    return ProgramEngine(name, module.engine, None if record is None else EngineProfiles.from_json(record))
+
+
+def _of_live(name: str, engine: Any) -> ProgramEngine:
+    return ProgramEngine(name, engine, _metadata.read(engine.get_serialized_metadata()))
+
+
+def _of_exported_program(program: Any) -> Iterator[ProgramEngine]:
+    import torch
+
+    for name, value in program.constants.items():
+        if _is_engine(value):
+            yield _of_live(name, value)
+    for node in program.graph_module.graph.nodes:
+        if _ENGINE_AS_DATA in node.name:
+            packed = node.args[1:]
+            metadata = packed[int(torch.ops.tensorrt.SERIALIZED_METADATA_IDX())]
+            yield ProgramEngine(packed[int(torch.ops.tensorrt.NAME_IDX())], None, _metadata.read(metadata))
+
+
+def _is_engine(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.ScriptObject) and value._type().qualified_name() == _ENGINE_CLASS
+
+
+def _check_count(engine: ProgramEngine) -> None:
+    if engine.live is not None and engine.profiles is not None and len(engine.profiles.names) != engine.count:
+        raise ValueError(
+            f"engine {engine.name!r} holds {engine.count} optimization profile(s), but its record names "
+            f"{len(engine.profiles.names)}: {list(engine.profiles.names)}. The two do not belong together; compile the "
+            f"program again."
+        )

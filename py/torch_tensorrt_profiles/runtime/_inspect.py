@@ -1,0 +1,46 @@
+"""What a program's engines hold: ``profile_names`` and ``optimization_profiles``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch_tensorrt_profiles.runtime._engines import engines_of
+
+
+def profile_names(program: Any) -> list[str]:
+    """The names of a program's optimization profiles, in the order of their index.
+
+    Args:
+        program: whatever :func:`torch_tensorrt.runtime.optimization_profile` takes.
+
+    Returns:
+        One name per profile; ``""`` for a profile without a name, so ``[""]`` for a program with one unnamed profile, and
+        an empty list for a program without engines. Where engines differ, the longest list.
+    """
+    return list(max((engine.names for engine in engines_of(program)), key=len, default=()))
+
+
+def optimization_profiles(program: Any) -> dict[str, list[dict[str, Any]]]:
+    """The optimization profiles of each engine of a program: names and ranges.
+
+    Args:
+        program: whatever :func:`torch_tensorrt.runtime.optimization_profile` takes.
+
+    Returns:
+        ``{engine name: [{"index": int, "name": str, "inputs": {binding: {"min", "opt", "max": tuple of extents}}}]}``;
+        ``inputs`` is empty where the engine was compiled without our record.
+    """
+    listing = {}
+    for engine in engines_of(program):
+        ranges = engine.profiles.ranges if engine.profiles is not None else ({},) * engine.count
+        listing[engine.name] = [
+            {
+                "index": index,
+                "name": name,
+                "inputs": {
+                    binding: {"min": low, "opt": opt, "max": high} for binding, (low, opt, high) in shapes.items()
+                },
+            }
+            for index, (name, shapes) in enumerate(zip(engine.names, ranges, strict=True))
+        ]
+    return listing

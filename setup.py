@@ -1,0 +1,72 @@
+"""Builds libtorchtrt_profiles.so with CMake against the torch that is installed, and puts it into the package."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent.resolve()
+LIBRARY = "libtorchtrt_profiles.so"
+FOLDER = Path("torch_tensorrt_profiles", "lib")
+
+
+def torch_folder() -> Path:
+    """The installed torch, found without importing it."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise SystemExit(
+            "torch is not importable where torch-tensorrt-profiles is being built. Install torch 2.14 first and build "
+            "against it: pip install --no-build-isolation ."
+        )
+    return Path(spec.origin).parent
+
+
+class BuildWithCMake(build_ext):
+    """One shared library that Python does not import, so none of setuptools' own compiling."""
+
+    def run(self) -> None:
+        self.build_extension(self.extensions[0])
+
+    def build_extension(self, ext: Extension) -> None:
+        build = Path(self.build_temp).resolve()
+        build.mkdir(parents=True, exist_ok=True)
+        configure = ["cmake", "-S", str(ROOT), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"]
+        configure += [f"-DTORCH_DIR={torch_folder()}", f"-DPython3_EXECUTABLE={sys.executable}"]
+        subprocess.run(configure, check=True)
+        jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
+        subprocess.run(
+            ["cmake", "--build", str(build), "--target", "torchtrt_profiles", "--parallel", jobs], check=True
+        )
+        (built,) = build.rglob(LIBRARY)
+        target = self._target()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.copy_file(str(built), str(target))
+
+    def _target(self) -> Path:
+        in_place = self.inplace or getattr(self, "editable_mode", False)
+        return (ROOT / "py" if in_place else Path(self.build_lib)) / FOLDER / LIBRARY
+
+    def get_outputs(self) -> list[str]:
+        return [str(self._target())]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
+
+
+class AnyPythonWheel(bdist_wheel):
+    """The library does not depend on the Python version."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+commands: dict[str, Any] = {"build_ext": BuildWithCMake, "bdist_wheel": AnyPythonWheel}
+setup(ext_modules=[Extension("torch_tensorrt_profiles.lib.libtorchtrt_profiles", [])], cmdclass=commands)

@@ -1,0 +1,86 @@
+#include "tests/core/runtime/support/fake_cuda.h"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace torch_tensorrt::profiles::testing {
+namespace {
+
+std::atomic<int> device_count{0};
+thread_local std::int64_t current_stream = 0;
+thread_local c10::DeviceIndex current_device = 0;
+thread_local bool is_capturing = false;
+std::mutex log_mutex;
+std::vector<std::string> event_log;
+
+void note(const std::string& what) {
+  const std::lock_guard lock(log_mutex);
+  event_log.push_back(what);
+}
+
+struct Guard final : public c10::impl::DeviceGuardImplInterface {
+  static constexpr c10::DeviceType static_type = c10::DeviceType::CUDA;
+  Guard() = default;
+  explicit Guard(c10::DeviceType /*type*/) {}
+
+  [[nodiscard]] c10::DeviceType type() const override { return c10::DeviceType::CUDA; }
+  [[nodiscard]] c10::Device exchangeDevice(c10::Device device) const override {
+    const auto before = getDevice();
+    setDevice(device);
+    return before;
+  }
+  [[nodiscard]] c10::Device getDevice() const override { return {c10::DeviceType::CUDA, current_device}; }
+  void setDevice(c10::Device device) const override { current_device = device.index(); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { current_device = device.index(); }
+  [[nodiscard]] c10::Stream getStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::UNSAFE, device, current_stream);
+  }
+  [[nodiscard]] c10::Stream exchangeStream(c10::Stream stream) const override {
+    const auto before = getStream(stream.device());
+    current_stream = stream.id();
+    return before;
+  }
+  [[nodiscard]] c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(device_count.load());
+  }
+  [[nodiscard]] bool isStreamCapturing(const c10::Stream& /*stream*/) const override { return is_capturing; }
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex /*device*/,
+              c10::EventFlag /*flag*/) const override {
+    *event = const_cast<void*>(static_cast<const void*>(this));
+    note("record " + std::to_string(stream.id()));
+  }
+  void block(void* /*event*/, const c10::Stream& stream) const override { note("wait " + std::to_string(stream.id())); }
+  [[nodiscard]] bool queryEvent(void* /*event*/) const override { return true; }
+  void destroyEvent(void* /*event*/, c10::DeviceIndex /*device*/) const noexcept override {}
+};
+
+C10_REGISTER_GUARD_IMPL(CUDA, Guard)
+
+}  // namespace
+
+FakeCuda::FakeCuda(int devices) {
+  device_count = devices;
+  set_current_stream(0);
+  set_capturing(false);
+  const std::lock_guard lock(log_mutex);
+  event_log.clear();
+}
+
+FakeCuda::~FakeCuda() {
+  device_count = 0;
+  set_current_stream(0);
+  set_capturing(false);
+}
+
+void FakeCuda::set_current_stream(std::int64_t id) { current_stream = id; }
+
+void FakeCuda::set_capturing(bool capturing) { is_capturing = capturing; }
+
+std::vector<std::string> FakeCuda::events() {
+  const std::lock_guard lock(log_mutex);
+  return event_log;
+}
+
+}  // namespace torch_tensorrt::profiles::testing

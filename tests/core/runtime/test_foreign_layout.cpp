@@ -1,0 +1,26 @@
+// A class of the engine's name whose members lie elsewhere: recognised without reading through a wrong pointer.
+#include "core/runtime/engine_registry.h"
+#include "tests/core/runtime/support/harness.h"
+
+namespace torch_tensorrt::profiles::testing {
+namespace {
+
+using ForeignLayout = CoreTest;
+
+TEST_F(ForeignLayout, IsLeftAloneWithOneWarning) {
+  const Warnings warnings;
+  for (const char* text : {"", "short", "a text that is too long to lie inside of the string object itself"}) {
+    const auto engine = make_engine();
+    engine->inserted = text;
+    set_enabled(true);
+    EXPECT_TRUE(run(engine).equal(at::full({2, 3}, 2.0)));
+    EXPECT_TRUE(engine->log.empty());
+  }
+  ASSERT_EQ(warnings.messages().size(), 1U);
+  EXPECT_NE(warnings.messages()[0].find("Torch-TensorRT 2.14"), std::string::npos) << warnings.messages()[0];
+  EXPECT_TRUE(EngineRegistry::instance().live().empty());
+  EXPECT_EQ(core::runtime::live_engines(), 0);
+}
+
+}  // namespace
+}  // namespace torch_tensorrt::profiles::testing
