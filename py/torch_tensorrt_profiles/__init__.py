@@ -1,8 +1,8 @@
 """Named optimization profiles and process-wide engine profiling for Torch-TensorRT.
 
-Installed beside Torch-TensorRT, ``import torch_tensorrt`` alone brings everything. Importing this package is needed only
-where torch does not load its backend extensions (``TORCH_DEVICE_BACKEND_AUTOLOAD=0``), and for :func:`activate` and
-:func:`deactivate`. It is imported at the end of ``import torch``, so it imports nothing heavy itself.
+Installed beside Torch-TensorRT, ``import torch_tensorrt`` alone brings everything. Importing this package is needed
+only where torch does not load its backend extensions (``TORCH_DEVICE_BACKEND_AUTOLOAD=0``), and for :func:`activate`
+and :func:`deactivate`. It is imported at the end of ``import torch``, so it imports nothing heavy itself.
 """
 
 from __future__ import annotations

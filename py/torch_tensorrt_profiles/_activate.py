@@ -136,8 +136,8 @@ def _version_is_right(torch_tensorrt_version: str) -> bool:
         return True
     _refuse(
         f"torch-tensorrt-profiles {__version__} extends torch {SUPPORTED_SERIES}.x with Torch-TensorRT "
-        f"{SUPPORTED_SERIES}.x; found torch {torch_version} with Torch-TensorRT {torch_tensorrt_version}, which is left "
-        f"as it is. Install a matching pair, or another version of torch-tensorrt-profiles."
+        f"{SUPPORTED_SERIES}.x; found torch {torch_version} with Torch-TensorRT {torch_tensorrt_version}, which is "
+        f"left as it is. Install a matching pair, or another version of torch-tensorrt-profiles."
     )
     return False
 

@@ -27,7 +27,8 @@ def _loaded() -> ctypes.CDLL:
         library = ctypes.CDLL(str(LIBRARY))
     except OSError as error:
         raise LibraryError(
-            f"{LIBRARY} does not load ({error}); it was built against another torch. Install torch-tensorrt-profiles again."
+            f"{LIBRARY} does not load ({error}); it was built against another torch. Install "
+            f"torch-tensorrt-profiles again."
         ) from error
     for name in ("torchtrt_profiles_activate", "torchtrt_profiles_deactivate"):
         getattr(library, name).restype = ctypes.c_char_p

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any, Callable, NamedTuple
+from typing import Any, NamedTuple
 
 _MISSING: Any = object()
+
 
 class _Patch(NamedTuple):
     owner: Any
@@ -52,7 +53,7 @@ class Patches:
             self._callbacks.append(callback)
 
     def rebind_references(self) -> None:
-        """Points names that were bound to an original before it was replaced (``from m import f``) at the replacement."""
+        """Points names that were bound to an original earlier (``from m import f``) at its replacement."""
         with self._lock:
             replacements = {
                 id(patch.original): patch.value
@@ -67,9 +68,7 @@ class Patches:
     def undo(self) -> None:
         """Puts back everything, newest first, and every reference that other modules of the package took meanwhile."""
         with self._lock:
-            originals = {
-                id(patch.value): patch.original for patch in self._made if isinstance(patch.owner, ModuleType)
-            }
+            originals = {id(patch.value): patch.original for patch in self._made if isinstance(patch.owner, ModuleType)}
             for patch in reversed(self._made):
                 _restore(patch.owner, patch.attribute, patch.original)
             for module in _modules_of(self._package):

@@ -11,12 +11,12 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any, Callable
+from typing import Any
 
-#: Compute capability that converters see on a host without a GPU, such as ``8.9``. TensorRT-RTX engines are portable, so
-#: it only steers choices such as whether FP8 is offered.
+#: Compute capability that converters see on a host without a GPU, such as ``8.9``. TensorRT-RTX engines are portable,
+#: so it only steers choices such as whether FP8 is offered.
 CAPABILITY_VARIABLE = "TORCHTRT_PROFILES_COMPUTE_CAPABILITY"
 DEFAULT_CAPABILITY = (9, 0)
 _STAND_IN_MEMORY = 80 << 30
@@ -45,7 +45,9 @@ def stand_in_capability() -> tuple[int, int]:
         return DEFAULT_CAPABILITY
     match = re.fullmatch(r"\s*(\d+)\.(\d+)\s*", text)
     if match is None:
-        raise ValueError(f"{CAPABILITY_VARIABLE}={text!r} is not a compute capability; expected one such as 8.9 or 9.0.")
+        raise ValueError(
+            f"{CAPABILITY_VARIABLE}={text!r} is not a compute capability; expected one such as 8.9 or 9.0."
+        )
     return int(match[1]), int(match[2])
 
 

@@ -53,4 +53,6 @@ def export_two_inputs(low: int = 1, high: int = 128, width: int = 16) -> Exporte
 def export_broken() -> ExportedProgram:
     torch.manual_seed(0)
     model = Broken().eval().to(device())
-    return torch.export.export(model, (torch.randn(2, 8, 16, device=device()),), dynamic_shapes=({1: Dim("seq", min=1, max=64)},))
+    return torch.export.export(
+        model, (torch.randn(2, 8, 16, device=device()),), dynamic_shapes=({1: Dim("seq", min=1, max=64)},)
+    )

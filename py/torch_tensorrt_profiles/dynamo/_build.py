@@ -1,7 +1,7 @@
 """The build that this context is in: which named profiles, and what each symbol of the program is in each of them.
 
-Torch-TensorRT's own propagation reads the profiles from its flat list of top-level inputs. That list is neither flat for
-nested inputs nor in the program's order for keyword inputs, so the seams below answer from the resolution instead.
+Torch-TensorRT's own propagation reads the profiles from its flat list of top-level inputs. That list is neither flat
+for nested inputs nor in the program's order for keyword inputs, so the seams below answer from the resolution instead.
 """
 
 from __future__ import annotations

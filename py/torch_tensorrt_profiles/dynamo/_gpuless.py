@@ -15,8 +15,9 @@ from typing import Any
 from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles._stand_ins import cuda_questions_answered, host_has_gpu
 
-_ENGINE_AS_DATA = "no_op_placeholder_for_execute_engine"
-_RUN_ELSEWHERE = (
+#: The op that stands, with the packed engine as its arguments, where a live program has an engine.
+ENGINE_AS_DATA = "no_op_placeholder_for_execute_engine"
+RUN_ELSEWHERE = (
     "This host has no GPU, so the TensorRT engine that was built here cannot run here. Save the program with "
     "torch_tensorrt.save(program, 'program.ep') and load it on a GPU host with torch_tensorrt.load('program.ep')."
 )
@@ -130,11 +131,11 @@ def graft_module(module: ModuleType, patches: Patches) -> None:
 
     @functools.wraps(cls.get_engine)
     def get_engine(self: Any) -> Any:
-        raise RuntimeError(_RUN_ELSEWHERE)
+        raise RuntimeError(RUN_ELSEWHERE)
 
     @functools.wraps(cls.forward)
     def forward(self: Any, *inputs: Any) -> Any:
-        raise RuntimeError(_RUN_ELSEWHERE)
+        raise RuntimeError(RUN_ELSEWHERE)
 
     patches(cls, "setup_engine", setup_engine)
     patches(cls, "set_output_tensors_as_unowned", set_output_tensors_as_unowned)
@@ -150,9 +151,9 @@ def graft_placeholder_op(module: ModuleType, patches: Patches) -> None:
     import torch
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(_RUN_ELSEWHERE)
+        raise RuntimeError(RUN_ELSEWHERE)
 
-    patches(getattr(torch.ops.tensorrt, _ENGINE_AS_DATA).default, "_op", refuse)
+    patches(getattr(torch.ops.tensorrt, ENGINE_AS_DATA).default, "_op", refuse)
 
 
 def graft_save_and_load(module: ModuleType, patches: Patches) -> None:
@@ -201,7 +202,7 @@ def _save_engines_as_data(program: Any, file_path: str, given: dict[str, Any]) -
 
 def _holds_engines_as_data(program: Any) -> bool:
     graph = getattr(getattr(program, "graph_module", None), "graph", None)
-    return graph is not None and any(_ENGINE_AS_DATA in node.name for node in graph.nodes)
+    return graph is not None and any(ENGINE_AS_DATA in node.name for node in graph.nodes)
 
 
 def _make_engines_live(program: Any) -> Any:
@@ -217,6 +218,6 @@ def _make_engines_live(program: Any) -> Any:
     record = current._to_serialized_rt_device()
     device_argument = int(torch.ops.tensorrt.DEVICE_IDX()) + 1  # the list of input tensors comes first
     for node in program.graph_module.graph.nodes:
-        if _ENGINE_AS_DATA in node.name:
+        if ENGINE_AS_DATA in node.name:
             node.args = (*node.args[:device_argument], record, *node.args[device_argument + 1 :])
     return move_to_device_pass(replace_execute_engine_no_op_node(program), f"cuda:{current.gpu_id}")

@@ -52,7 +52,7 @@ def graft_settings(module: ModuleType, patches: Patches) -> None:
     stock = cls.__init__
 
     @functools.wraps(stock)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
         if KEYWORD in kwargs:
             raise TypeError(
                 f"{KEYWORD} is not a field of CompilationSettings: settings are pickled into every engine, and stock "
@@ -60,7 +60,7 @@ def graft_settings(module: ModuleType, patches: Patches) -> None:
             )
         stock(self, *args, **kwargs)
 
-    patches(cls, "__init__", __init__)
+    patches(cls, "__init__", init)
 
 
 def graft_torchscript(module: ModuleType, patches: Patches) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_tensorrt_profiles.dynamo import _metadata
+from torch_tensorrt_profiles.dynamo._gpuless import ENGINE_AS_DATA
 from torch_tensorrt_profiles.dynamo._metadata import EngineProfiles
 from torch_tensorrt_profiles.runtime._module import RECORD
 
 _ENGINE_CLASS = "__torch__.torch.classes.tensorrt.Engine"
-_ENGINE_AS_DATA = "no_op_placeholder_for_execute_engine"
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def engines_of(program: Any) -> list[ProgramEngine]:
     """Every engine of a program, each once, in the program's order.
 
     Args:
-        program: a compiled GraphModule, TorchTensorRTModule, MutableTorchTensorRTModule, a loaded ExportedProgram or its
-            ``.module()``.
+        program: a compiled GraphModule, TorchTensorRTModule, MutableTorchTensorRTModule, a loaded ExportedProgram or
+            its ``.module()``.
 
     Raises:
         ValueError: an engine's record names another number of profiles than the engine has.
@@ -97,7 +97,7 @@ def _of_exported_program(program: Any) -> Iterator[ProgramEngine]:
         if _is_engine(value):
             yield _of_live(name, value)
     for node in program.graph_module.graph.nodes:
-        if _ENGINE_AS_DATA in node.name:
+        if ENGINE_AS_DATA in node.name:
             packed = node.args[1:]
             metadata = packed[int(torch.ops.tensorrt.SERIALIZED_METADATA_IDX())]
             yield ProgramEngine(packed[int(torch.ops.tensorrt.NAME_IDX())], None, _metadata.read(metadata))

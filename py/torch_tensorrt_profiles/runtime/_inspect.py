@@ -14,10 +14,14 @@ def profile_names(program: Any) -> list[str]:
         program: whatever :func:`torch_tensorrt.runtime.optimization_profile` takes.
 
     Returns:
-        One name per profile; ``""`` for a profile without a name, so ``[""]`` for a program with one unnamed profile, and
-        an empty list for a program without engines. Where engines differ, the longest list.
+        One name per profile; ``""`` for a profile without a name, so ``[""]`` for a program with one unnamed profile,
+        and an empty list for a program without engines. Where engines differ, the longest list.
     """
-    return list(max((engine.names for engine in engines_of(program)), key=len, default=()))
+    longest: tuple[str, ...] = ()
+    for engine in engines_of(program):
+        if len(engine.names) > len(longest):
+            longest = engine.names
+    return list(longest)
 
 
 def optimization_profiles(program: Any) -> dict[str, list[dict[str, Any]]]:

@@ -23,7 +23,7 @@ def graft(module: ModuleType, patches: Patches) -> None:
     stock_init, stock_encode, stock_set_extra_state = cls.__init__, cls.encode_metadata, cls.set_extra_state
 
     @functools.wraps(stock_init)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
         # Before stock's own: it may already pack the engine.
         being_built = engine_profiles()
         vars(self)[RECORD] = None if being_built is None else being_built.to_json()
@@ -42,7 +42,7 @@ def graft(module: ModuleType, patches: Patches) -> None:
         stock_set_extra_state(self, state)
         vars(self)[RECORD] = None if record is None else record.to_json()
 
-    patches(cls, "__init__", __init__)
+    patches(cls, "__init__", init)
     patches(cls, "encode_metadata", encode_metadata)
     patches(cls, "set_extra_state", set_extra_state)
     graft_bound_method(cls, patches)

@@ -1,7 +1,7 @@
 """MutableTorchTensorRTModule with named profiles: immutable engines, compiled again when a weight changes.
 
-Stock insists on refittable engines, of which TensorRT allows one profile. With ``optimization_profiles=`` the module keeps
-its promise (a changed weight takes effect at the next call) by recompiling.
+Stock insists on refittable engines, of which TensorRT allows one profile. With ``optimization_profiles=`` the module
+keeps its promise (a changed weight takes effect at the next call) by recompiling.
 """
 
 from __future__ import annotations

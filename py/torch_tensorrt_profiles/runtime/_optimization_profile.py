@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from types import ModuleType, TracebackType
 from typing import Any
 
+import torch
+
 from torch_tensorrt_profiles._patching import Patches
+from torch_tensorrt_profiles.dynamo._gpuless import RUN_ELSEWHERE
 from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of
 
 logger = logging.getLogger(__name__)
@@ -26,8 +29,8 @@ def optimization_profile(program: Any, profile: str | int | None) -> Optimizatio
     Args:
         program: a compiled GraphModule, TorchTensorRTModule, MutableTorchTensorRTModule, or a loaded ExportedProgram or
             its ``.module()``.
-        profile: a profile's name, its index, ``"auto"`` to have each call choose by its shapes (the active profile if it
-            fits, else the first that fits), or None for the default, index 0.
+        profile: a profile's name, its index, ``"auto"`` to have each call choose by its shapes (the active profile if
+            it fits, else the first that fits), or None for the default, index 0.
 
     Returns:
         A context manager; what was selected before is restored when it ends, also by an exception.
@@ -48,22 +51,9 @@ class OptimizationProfileScope:
         self.profile = profile
         self._saved: list[tuple[Any, _State]] | None = None
 
+    # Not traced: the switch would be baked into a graph, or left out of it, and the nesting would go wrong.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __enter__(self) -> Any:
-        import torch
-
-        # Not traced: the switch would be baked into a graph, or left out of it, and the nesting would go wrong.
-        return torch._dynamo.disable(self._enter)()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        import torch
-
-        torch._dynamo.disable(self._exit)()
-
-    def _enter(self) -> Any:
-        import torch
-
         if torch.compiler.is_exporting():
             raise RuntimeError(
                 "optimization_profile() was entered while a program is being exported; a selection cannot be part of a "
@@ -79,6 +69,12 @@ class OptimizationProfileScope:
             self._exit()
             raise
         return self.module
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._exit()
 
     def apply(self) -> None:
         """Switches the engines that the program has now, all of them or none."""
@@ -103,7 +99,7 @@ _open_scopes: list[OptimizationProfileScope] = []
 
 
 def reapply_open_scopes(program: Any) -> None:
-    """A program that was compiled inside its ``with`` blocks has new engines: they are switched too, outermost first."""
+    """Switches the new engines of a program that was compiled inside its ``with`` blocks, outermost first."""
     for scope in _open_scopes:
         if scope.module is program:
             scope.apply()
@@ -117,10 +113,7 @@ def _set_state(live: Any, state: _State) -> None:
 
 def _require_live(engine: ProgramEngine) -> Any:
     if engine.live is None:
-        raise RuntimeError(
-            f"engine {engine.name!r} was built on a host without a GPU and is only data here. Save the program with "
-            f"torch_tensorrt.save(program, 'program.ep') and load it on a GPU host with torch_tensorrt.load('program.ep')."
-        )
+        raise RuntimeError(f"Engine {engine.name!r} is only data here. {RUN_ELSEWHERE}")
     return engine.live
 
 
@@ -156,8 +149,8 @@ def _select_by_name(engines: Sequence[ProgramEngine], name: str) -> list[tuple[P
     if not known:
         count = max(engine.count for engine in engines)
         raise TypeError(
-            f"profile {name!r} was selected by name, but this program's engines have no profile names; select by index, "
-            f"0 to {count - 1}, or compile with optimization_profiles=[OptimizationProfile({name!r}, ...), ...]"
+            f"profile {name!r} was selected by name, but this program's engines have no profile names; select by "
+            f"index, 0 to {count - 1}, or compile with optimization_profiles=[OptimizationProfile({name!r}, ...), ...]"
         )
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
@@ -170,8 +163,8 @@ def _select_by_index(engines: Sequence[ProgramEngine], index: int) -> list[tuple
     count = max((engine.count for engine in engines), default=1)
     if engines and not 0 <= index < count:
         raise ValueError(
-            f"optimization profile index {index} is out of range: this program's engines have {count} profile(s), index "
-            f"0 to {count - 1}{_with_names(engines)}"
+            f"optimization profile index {index} is out of range: this program's engines have {count} profile(s), "
+            f"index 0 to {count - 1}{_with_names(engines)}"
         )
     # Engines with one profile (static shapes beside dynamic ones) have nothing to select.
     return [(engine, (False, index)) for engine in engines if index < engine.count]

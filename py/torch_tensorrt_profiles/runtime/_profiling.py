@@ -36,8 +36,8 @@ def set_profiling(
 ) -> ProfilingConfig:
     """Sets profiling for *every engine in the process*, those inside AOTInductor packages included.
 
-    Each engine applies it on its next call. A profiled call is slow: TensorRT's profiler waits for the GPU, so latency is
-    measured without it.
+    Each engine applies it on its next call. A profiled call is slow: TensorRT's profiler waits for the GPU, so latency
+    is measured without it.
 
     Args:
         enabled: whether engines write per-layer traces.
@@ -54,7 +54,9 @@ def set_profiling(
 
     now = get_profiling()
     torch.ops.tensorrt.set_profiling_config(
-        enabled, now.format if format is None else format, now.path_prefix if path_prefix is None else os.fspath(path_prefix)
+        enabled,
+        now.format if format is None else format,
+        now.path_prefix if path_prefix is None else os.fspath(path_prefix),
     )
     return get_profiling()
 

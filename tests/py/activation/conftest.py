@@ -41,7 +41,12 @@ def run_python(tmp_path: Path):
             **environment,
         }
         completed = subprocess.run(
-            [sys.executable, "-c", REPORT + code], capture_output=True, text=True, env=variables, cwd=tmp_path, timeout=300
+            [sys.executable, "-c", REPORT + code],
+            capture_output=True,
+            text=True,
+            env=variables,
+            cwd=tmp_path,
+            timeout=300,
         )
         outcome = Outcome(completed)
         if check:

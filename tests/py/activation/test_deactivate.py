@@ -6,7 +6,8 @@ SNAPSHOT = """
 import sys, types
 def describe(value):
     if isinstance(value, (types.FunctionType, type, types.ModuleType, types.BuiltinFunctionType)):
-        return f"{type(value).__name__}:{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value.__name__)}"
+        name = getattr(value, '__qualname__', value.__name__)
+        return f"{type(value).__name__}:{getattr(value, '__module__', None)}.{name}"
     if isinstance(value, (staticmethod, classmethod)):
         return f"{type(value).__name__}({describe(value.__func__)})"
     if isinstance(value, property):
@@ -40,7 +41,10 @@ def test_after_deactivate_equals_a_process_that_is_switched_off(run_python, answ
     stock = run_python(
         answer_cuda + "import torch_tensorrt\n" + SNAPSHOT + "report(seen=snapshot())", TORCHTRT_PROFILES="0"
     ).values["seen"]
-    code = "import torch_tensorrt, torch_tensorrt_profiles\n" + SNAPSHOT + """
+    code = (
+        "import torch_tensorrt, torch_tensorrt_profiles\n"
+        + SNAPSHOT
+        + """
 OURS_ALLOWED = True
 before = snapshot()
 assert any(value.startswith("function:torch_tensorrt_profiles") for value in before.values())
@@ -56,6 +60,7 @@ report(seen=snapshot(), raised=raised, active=torch_tensorrt_profiles.is_active(
        finders=[type(f).__module__ for f in sys.meta_path if "torch_tensorrt_profiles" in type(f).__module__],
        kernel=torch._C._dispatch_has_kernel_for_dispatch_key("tensorrt::execute_engine", "CUDA"))
 """
+    )
     seen = run_python(answer_cuda + code).values
     assert seen["seen"] == stock
     assert seen["finders"] == []
@@ -65,7 +70,9 @@ report(seen=snapshot(), raised=raised, active=torch_tensorrt_profiles.is_active(
 
 
 def test_late_activation_is_undone_by_identity(run_python, answer_cuda):
-    code = answer_cuda + """
+    code = (
+        answer_cuda
+        + """
 import torch_tensorrt
 import sys, types, torch
 def identities():
@@ -89,8 +96,10 @@ after = identities()
 def readable(key): return str(key)
 new = {k: v for k, v in after.items() if "__" not in str(k[1])}
 old = {k: v for k, v in before.items() if "__" not in str(k[1])}
-report(changed=changed, left=[str(k) for k in set(new) ^ set(old)] + [str(k) for k in new if k in old and new[k] != old[k]])
+left = [str(k) for k in set(new) ^ set(old)] + [str(k) for k in new if k in old and new[k] != old[k]]
+report(changed=changed, left=left)
 """
+    )
     seen = run_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0").values
     assert seen["changed"] > 10
     assert seen["left"] == []

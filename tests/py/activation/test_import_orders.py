@@ -64,8 +64,10 @@ def test_autoload_off_alone_is_stock(run_python, answer_cuda):
 
 def test_already_imported(run_python, answer_cuda):
     """References taken before activation follow by identity."""
-    code = answer_cuda + "import torch_tensorrt\nimport torch_tensorrt_profiles\n" + SEEN.replace(
-        "report(", "questions = 0\nreport("
+    code = (
+        answer_cuda
+        + "import torch_tensorrt\nimport torch_tensorrt_profiles\n"
+        + SEEN.replace("report(", "questions = 0\nreport(")
     )
     seen = run_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0").values
     assert seen["active"]

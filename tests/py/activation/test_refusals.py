@@ -37,16 +37,21 @@ def test_switched_off_by_environment(run_python, answer_cuda):
 def test_wrong_version(run_python, answer_cuda):
     """Stock works, one warning names both versions, OptimizationProfile is absent, activate() raises."""
     # The supported series is moved instead of installing another Torch-TensorRT.
-    code = """
+    code = (
+        """
 import importlib.util, sys
 spec = importlib.util.find_spec("torch_tensorrt_profiles")
 import os; os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-""" + answer_cuda + """
+"""
+        + answer_cuda
+        + """
 import torch_tensorrt_profiles._version as version
 version.SUPPORTED_SERIES = "3.0"
 import torch_tensorrt_profiles._activate as activation
 activation.SUPPORTED_SERIES = "3.0"
-""" + STOCK
+"""
+        + STOCK
+    )
     seen = run_python(code).values
     assert len(seen["warnings"]) == 1
     assert "3.0" in seen["warnings"][0]
@@ -79,10 +84,14 @@ except torch_tensorrt_profiles.ActivationError as error:
 
 
 def test_a_graft_that_fails_leaves_stock(run_python, answer_cuda):
-    code = answer_cuda + """
+    code = (
+        answer_cuda
+        + """
 import torch_tensorrt_profiles._seams as seams
 seams.SEAMS["torch_tensorrt.dynamo._compiler"] = ("torch_tensorrt_profiles._seams:missing",)
-""" + STOCK
+"""
+        + STOCK
+    )
     outcome = run_python(code)
     seen = outcome.values
     assert "could not extend torch_tensorrt.dynamo._compiler" in outcome.stderr

@@ -45,7 +45,9 @@ def both(low, opt, high):
 
 def test_named_profiles_without_inputs(built, caplog):
     with caplog.at_level(logging.WARNING):
-        program = torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=[PREFILL, DECODE], min_block_size=1)
+        program = torch_tensorrt.dynamo.compile(
+            export_two_inputs(), optimization_profiles=[PREFILL, DECODE], min_block_size=1
+        )
     assert built == [[both(16, 64, 128), both(1, 1, 1)]]
     assert torch_tensorrt.runtime.profile_names(program) == ["prefill", "decode"]
     assert not [r for r in caplog.records if "0/1 specialization" in r.getMessage()]
@@ -53,7 +55,10 @@ def test_named_profiles_without_inputs(built, caplog):
 
 @pytest.mark.parametrize("how", ["inputs", "arg_inputs", "examples", "kwarg_inputs"])
 def test_named_profiles_with_inputs(built, how):
-    spec = [torch_tensorrt.Input(name="ids", dtype=torch.int64), torch_tensorrt.Input(name="positions", dtype=torch.int64)]
+    spec = [
+        torch_tensorrt.Input(name="ids", dtype=torch.int64),
+        torch_tensorrt.Input(name="positions", dtype=torch.int64),
+    ]
     example = torch.zeros(2, 8, dtype=torch.int64, device=device())
     given = {
         "inputs": {"inputs": spec},
@@ -86,13 +91,19 @@ def test_front_end_with_an_exported_program_and_nothing_else(built):
 
 
 def test_opt_shape_alone_moves_the_midpoint(built):
-    spec = [torch_tensorrt.Input(opt_shape=(2, 100), dtype=torch.int64, name="ids"), torch_tensorrt.Input(name="positions", dtype=torch.int64)]
+    spec = [
+        torch_tensorrt.Input(opt_shape=(2, 100), dtype=torch.int64, name="ids"),
+        torch_tensorrt.Input(name="positions", dtype=torch.int64),
+    ]
     torch_tensorrt.dynamo.compile(export_two_inputs(), inputs=spec, min_block_size=1)
     assert built == [[both(1, 100, 128)]]
 
 
 def test_mapping_on_input_yields_the_same_names(built):
-    ranges = {"prefill": {"min": (2, 16), "opt": (2, 64), "max": (2, 128)}, "decode": {"min_shape": (2, 1), "opt_shape": (2, 1), "max_shape": (2, 1)}}
+    ranges = {
+        "prefill": {"min": (2, 16), "opt": (2, 64), "max": (2, 128)},
+        "decode": {"min_shape": (2, 1), "opt_shape": (2, 1), "max_shape": (2, 1)},
+    }
     spec = [torch_tensorrt.Input(profiles=ranges, dtype=torch.int64) for _ in range(2)]
     program = torch_tensorrt.dynamo.compile(export_two_inputs(), inputs=spec, min_block_size=1)
     assert built == [[both(16, 64, 128), both(1, 1, 1)]]
@@ -147,13 +158,16 @@ def test_convert_method_to_trt_engine(built):
 
 
 def test_stock_list_form_is_untouched(built):
-    ranges = [{"min_shape": (2, 16), "opt_shape": (2, 64), "max_shape": (2, 128)}, {"min_shape": (2, 1), "opt_shape": (2, 1), "max_shape": (2, 1)}]
+    ranges = [
+        {"min_shape": (2, 16), "opt_shape": (2, 64), "max_shape": (2, 128)},
+        {"min_shape": (2, 1), "opt_shape": (2, 1), "max_shape": (2, 1)},
+    ]
     spec = [torch_tensorrt.Input(profiles=ranges, dtype=torch.int64) for _ in range(2)]
     program = torch_tensorrt.dynamo.compile(export_two_inputs(), inputs=spec, min_block_size=1)
     assert built == [[both(16, 64, 128), both(1, 1, 1)]]
     (module,) = [m for m in program.modules() if isinstance(m, torch_tensorrt.dynamo.runtime.TorchTensorRTModule)]
-    from torch_tensorrt_profiles.dynamo import _metadata
     from torch_tensorrt_profiles._stand_ins import cuda_questions_answered
+    from torch_tensorrt_profiles.dynamo import _metadata
 
     with cuda_questions_answered():
         packed = module._pack_engine_info()
@@ -163,7 +177,9 @@ def test_stock_list_form_is_untouched(built):
 class TestRefusals:
     def test_refittable(self, built):
         with pytest.raises(ValueError, match=r"immutable_weights=True.*one\s+optimization profile"):
-            torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=[PREFILL, DECODE], immutable_weights=False)
+            torch_tensorrt.dynamo.compile(
+                export_two_inputs(), optimization_profiles=[PREFILL, DECODE], immutable_weights=False
+            )
         assert built == []
 
     def test_torch_compile_options(self):
@@ -191,5 +207,7 @@ class TestRefusals:
             profiles=[{"min_shape": (2, 1), "opt_shape": (2, 1), "max_shape": (2, 1)}], dtype=torch.int64
         )
         with pytest.raises(ValueError, match="optimization_profiles"):
-            torch_tensorrt.dynamo.compile(export_two_inputs(), inputs=[spec, spec], optimization_profiles=[PREFILL, DECODE])
+            torch_tensorrt.dynamo.compile(
+                export_two_inputs(), inputs=[spec, spec], optimization_profiles=[PREFILL, DECODE]
+            )
         assert built == []

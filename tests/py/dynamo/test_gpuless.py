@@ -45,7 +45,10 @@ def test_save_and_load(tmp_path, kind):
         compiled = torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=PROFILES, min_block_size=1)
         inputs = (torch.zeros(2, 16, dtype=torch.int64),) * 2
     else:
-        profiles = [OptimizationProfile("prefill", {"x": {1: (4, 32, 64)}}), OptimizationProfile("decode", {"x": {1: 1}})]
+        profiles = [
+            OptimizationProfile("prefill", {"x": {1: (4, 32, 64)}}),
+            OptimizationProfile("decode", {"x": {1: 1}}),
+        ]
         compiled = torch_tensorrt.dynamo.compile(export_broken(), optimization_profiles=profiles, **BREAK)
         inputs = (torch.zeros(2, 16, 16),)
     path = tmp_path / "program.ep"
@@ -88,7 +91,9 @@ def test_mutated_buffer_is_refused_with_the_reason():
 
     exported = torch.export.export(Cache(), (torch.ones(2, 8),), dynamic_shapes=({1: Dim("seq", min=1, max=16)},))
     with pytest.raises(RuntimeError, match=r"writes to its buffers \['cache'\].*inputs and outputs"):
-        torch_tensorrt.dynamo.compile(exported, optimization_profiles=[OptimizationProfile("a", {"x": {1: (1, 8, 16)}})])
+        torch_tensorrt.dynamo.compile(
+            exported, optimization_profiles=[OptimizationProfile("a", {"x": {1: (1, 8, 16)}})]
+        )
 
 
 def test_stand_ins_are_taken_back(program):

@@ -35,9 +35,7 @@ def assert_runs(program, reference, *inputs) -> None:
 
 
 def active(program) -> list[int]:
-    return [
-        m.engine._active_profile_index for m in program.modules() if isinstance(m, TorchTensorRTModule)
-    ]
+    return [m.engine._active_profile_index for m in program.modules() if isinstance(m, TorchTensorRTModule)]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +49,9 @@ def broken():
     return torch_tensorrt.dynamo.compile(export_broken(), optimization_profiles=profiles, **BREAK)
 
 
-@pytest.mark.parametrize(("which", "seq"), [("prefill", 64), ("decode", 1), (0, 16), (1, 1), (None, 128), ("auto", 1), ("auto", 99)])
+@pytest.mark.parametrize(
+    ("which", "seq"), [("prefill", 64), ("decode", 1), (0, 16), (1, 1), (None, 128), ("auto", 1), ("auto", 99)]
+)
 def test_select_and_run(program, which, seq):
     with optimization_profile(program, which):
         assert_runs(program, eager(), *tokens(seq))

@@ -21,7 +21,8 @@ from torch_tensorrt.dynamo import OptimizationProfile
 from programs import BREAK, export_broken, export_two_inputs
 path, kind = sys.argv[1:]
 if kind == "two":
-    profiles = [OptimizationProfile("prefill", {"ids": {1: (16, 64, 128)}}), OptimizationProfile("decode", {"ids": {1: 1}})]
+    profiles = [OptimizationProfile("prefill", {"ids": {1: (16, 64, 128)}})]
+    profiles += [OptimizationProfile("decode", {"ids": {1: 1}})]
     program = torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=profiles, min_block_size=1)
 else:
     profiles = [OptimizationProfile("prefill", {"x": {1: (4, 32, 64)}}), OptimizationProfile("decode", {"x": {1: 1}})]
@@ -80,5 +81,3 @@ print("OUT", tuple(program(ids, ids).shape))
     environment = {**os.environ, "TORCHTRT_PROFILES": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert "OUT (2, 1, 16)" in done.stdout, done.stderr
-
-
