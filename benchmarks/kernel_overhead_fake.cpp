@@ -64,7 +64,6 @@ int main() {
     std::fprintf(stderr, "%s\n", message);
     return 1;
   }
-  at::set_num_threads(1);
   // A second thread, as any real process has: it makes the locks pay for atomicity.
   std::atomic<bool> stop{false};
   std::thread second([&stop] {

@@ -14,12 +14,12 @@ namespace fs = std::filesystem;
 
 std::string make_writable(const std::string& folder) {
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error && !fs::is_directory(folder)) {
-    return "the folder cannot be made: " + error.message();
-  }
-  if (!fs::is_directory(folder, error)) {
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
     return "it is a file, not a folder";
+  }
+  fs::create_directories(folder, error);
+  if (error) {
+    return "the folder cannot be made: " + error.message();
   }
   // Permission bits say nothing to root and on read-only file systems, so a file is really made.
   std::string probe = folder + "/.torchtrt_profiles.XXXXXX";

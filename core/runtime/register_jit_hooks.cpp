@@ -46,10 +46,12 @@ std::optional<c10::OperatorHandle> with_kernel(const c10::OperatorName& name) {
 std::unique_ptr<torch::Library> implement_operators() {
   auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "tensorrt", std::nullopt, __FILE__, __LINE__);
   torch::Library& m = *library;
+  // Strings by value: C++ callers name the exact type, typed<void(std::string)>().
+  // NOLINTBEGIN(performance-unnecessary-value-param)
   m.impl("set_profile_execution", [](bool enabled) { Runtime::instance().set_profile_execution(enabled); });
-  m.impl("set_profile_format", [](const std::string& format) { Runtime::instance().set_profile_format(format); });
+  m.impl("set_profile_format", [](std::string format) { Runtime::instance().set_profile_format(format); });
   m.impl("set_profile_path_prefix",
-         [](const std::string& prefix) { Runtime::instance().set_profile_path_prefix(prefix); });
+         [](std::string prefix) { Runtime::instance().set_profile_path_prefix(prefix); });
   m.impl("get_profile_execution", [] { return Runtime::instance().profiling_config().enabled; });
   m.impl("get_profile_format", [] { return Runtime::instance().profiling_config().profile_format; });
   m.impl("get_profile_path_prefix", [] { return Runtime::instance().profiling_config().profile_path_prefix; });
@@ -59,9 +61,10 @@ std::unique_ptr<torch::Library> implement_operators() {
     return std::make_tuple(config.enabled, config.profile_format, config.profile_path_prefix,
                            static_cast<std::int64_t>(config.generation));
   });
-  m.impl("set_profiling_config", [](bool enabled, const std::string& format, const std::string& path_prefix) {
+  m.impl("set_profiling_config", [](bool enabled, std::string format, std::string path_prefix) {
     Runtime::instance().set_profiling_config(enabled, format, path_prefix);
   });
+  // NOLINTEND(performance-unnecessary-value-param)
   m.impl("dump_engine_timing", [] { return timing_report(); });
   m.impl("_profiles_library", [] { return library_path(); });
   return library;

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import gc
 import json
 import statistics
@@ -226,6 +225,7 @@ def check_all(program: Any, model: Transformer, config: argparse.Namespace) -> l
 WARM_UP_SECONDS = 2.0  # "lazy" specialises kernels in the background and needs time for it
 BLOCKS, CALLS = 4, 25  # warm calls are timed in blocks that alternate between the engines
 SKIPPED = 3  # first calls of a block, which change the profile
+TWO, ONE = "two profiles", "one profile"
 
 
 class Candidate:
@@ -240,6 +240,7 @@ class Candidate:
 
     def first_call(self, phase: str, inputs: Sequence[Tensor]) -> float:
         """Milliseconds on the host's clock from selecting the profile until the result is there."""
+        torch.cuda.synchronize()
         start = time.perf_counter()
         with self.phase(phase):
             self.program(*inputs)
@@ -281,7 +282,7 @@ class Candidate:
 
 
 def measure(
-    fresh: dict[str, Callable[[], Any]], model: Transformer, config: argparse.Namespace, strategy: str
+    fresh: Callable[[str], Any], model: Transformer, config: argparse.Namespace, strategy: str
 ) -> dict[str, dict[str, list[float]]]:
     """Milliseconds per measurement and engine, under one kernel-specialization strategy."""
     prompt = (*make_prompt(config, config.prefill_opt), *model.empty_cache(config.batch))
@@ -290,20 +291,18 @@ def measure(
     samples: dict[str, dict[str, list[float]]] = {}
 
     def add(measurement: str, engine: str, values: list[float]) -> None:
-        samples.setdefault(measurement, {name: [] for name in fresh})[engine] += values
+        samples.setdefault(measurement, {name: [] for name in (TWO, ONE)})[engine] += values
 
     for number in range(config.rounds):
-        engines = list(fresh) if number % 2 == 0 else list(fresh)[::-1]
+        engines = [TWO, ONE] if number % 2 == 0 else [ONE, TWO]
         with contextlib.ExitStack() as settings:
             candidates = {}
             for engine in engines:
-                candidates[engine] = candidate = Candidate(fresh[engine]())
+                candidates[engine] = candidate = Candidate(fresh(engine))
                 options = {"dynamic_shapes_kernel_specialization_strategy": strategy, "runtime_cache": None}
                 settings.enter_context(runtime_config(candidate.program, **options))
-            torch.cuda.synchronize()
-            for engine in engines:
                 for phase, inputs in phases.items():
-                    add(f"{phase}, first call", engine, [candidates[engine].first_call(phase, inputs)])
+                    add(f"{phase}, first call", engine, [candidate.first_call(phase, inputs)])
             for phase, inputs in phases.items():
                 for engine in engines:
                     candidates[engine].warm_up(phase, inputs)
@@ -318,22 +317,26 @@ def measure(
 
 
 def compare_engines(
-    exported: torch.export.ExportedProgram, model: Transformer, config: argparse.Namespace
-) -> dict[str, Any]:
-    profiles = {"two profiles": two_profiles(config), "one profile": one_profile(config)}
-    fresh = {name: functools.partial(build, exported, chosen) for name, chosen in profiles.items()}
-    results: dict[str, Any] = {}
+    exported: torch.export.ExportedProgram, model: Transformer, config: argparse.Namespace, results: dict[str, Any]
+) -> None:
+    profiles = {TWO: two_profiles(config), ONE: one_profile(config)}
+    sizes: dict[str, float] = {}
+
+    def fresh(engine: str) -> Any:
+        program = build(exported, profiles[engine])
+        sizes[engine] = sum(engine_bytes(program)) / 1e6
+        return program
+
     for strategy in config.strategies:
         samples = measure(fresh, model, config, strategy)
         medians = {what: {name: statistics.median(s) for name, s in by.items()} for what, by in samples.items()}
-        results[strategy] = {"median_ms": medians, "samples_ms": samples}
+        results[strategy] = {"median_ms": medians, "samples_ms": samples, "engine_mb": sizes}
         print(f'\nkernel specialization "{strategy}", median ms')
-        print(f"  {'':<26}{'two profiles':>12}{'one profile':>14}{'one / two':>12}")
-        for what, by_engine in medians.items():
-            two, one = by_engine["two profiles"], by_engine["one profile"]
+        print(f"  {'':<26}{TWO:>14}{ONE:>14}{'one / two':>12}")
+        for what, by_engine in (*medians.items(), ("engine size, MB", sizes)):
+            two, one = by_engine[TWO], by_engine[ONE]
             verdict = "gain" if one > 1.03 * two else "LOSS" if two > 1.03 * one else "parity"
-            print(f"  {what:<26}{two:>12.3f}{one:>14.3f}{one / two:>11.2f}x  {verdict}")
-    return results
+            print(f"  {what:<26}{two:>14.3f}{one:>14.3f}{one / two:>11.2f}x  {verdict}")
 
 
 # %%
@@ -385,7 +388,8 @@ def environment() -> dict[str, Any]:
 
     return {
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "driver": output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"),
+        "driver": output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
+        or output_of("cat", "/proc/driver/nvidia/version"),
         "torch": torch.__version__,
         "torch_tensorrt": torch_tensorrt.__version__,
         "tensorrt": f"{tensorrt.__name__} {tensorrt.__version__}",
@@ -419,7 +423,7 @@ def build_and_run(config: argparse.Namespace, results: dict[str, Any]) -> int:
     print_profiles(program)
     if config.device == "cuda":
         results["checks"] = check_all(program, model, config)
-        results["comparison"] = compare_engines(exported, model, config)
+        compare_engines(exported, model, config, results.setdefault("comparison", {}))
 
     config.output.mkdir(parents=True, exist_ok=True)
     path = config.output / "llm.pt2"

@@ -33,14 +33,15 @@ def _with_profiles(stock: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         if optimization_profiles is not None:
             refuse_refittable(optimization_profiles, options)
-        with build_environment(exported_program, options):
-            if optimization_profiles is None and not needs_resolution(inputs, arg_inputs, kwarg_inputs):
+        elif not needs_resolution(inputs, arg_inputs, kwarg_inputs):
+            with build_environment(exported_program, options):
                 return stock(exported_program, inputs, arg_inputs=arg_inputs, kwarg_inputs=kwarg_inputs, **options)
-            prepared = prepare(exported_program, optimization_profiles, inputs, arg_inputs, kwarg_inputs)
-            with building(prepared.resolution):
-                return stock(
-                    exported_program, arg_inputs=prepared.arg_inputs, kwarg_inputs=prepared.kwarg_inputs, **options
-                )
+        # Bad profiles are refused before the program is looked at any further.
+        prepared = prepare(exported_program, optimization_profiles, inputs, arg_inputs, kwarg_inputs)
+        with build_environment(exported_program, options), building(prepared.resolution):
+            return stock(
+                exported_program, arg_inputs=prepared.arg_inputs, kwarg_inputs=prepared.kwarg_inputs, **options
+            )
 
     grafted.__signature__ = with_profiles_parameter(stock)  # type: ignore[attr-defined]
     return grafted

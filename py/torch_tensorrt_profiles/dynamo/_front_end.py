@@ -102,4 +102,4 @@ def _export(
     from torch_tensorrt_profiles.dynamo._export import export_over_profiles
 
     examples = inputs if inputs is not None else arg_inputs
-    return export_over_profiles(module, examples or (), kwarg_inputs or {}, profiles)
+    return export_over_profiles(module, () if examples is None else examples, kwarg_inputs or {}, profiles)

@@ -209,15 +209,43 @@ def _make_engines_live(program: Any) -> Any:
     """Engines of a program that was built without a GPU, made for this host's current device."""
     if not host_has_gpu() or not _holds_engines_as_data(program):
         return program
-    import torch
-    from torch.export.passes import move_to_device_pass
     from torch_tensorrt._Device import Device
-    from torch_tensorrt.dynamo._exporter import replace_execute_engine_no_op_node
 
     current = Device._current_device()
-    record = current._to_serialized_rt_device()
+    return with_live_engines(program, current._to_serialized_rt_device(), f"cuda:{current.gpu_id}")
+
+
+def with_live_engines(program: Any, device_record: str, location: str) -> Any:
+    """A program with its engines as data, with live ones instead.
+
+    Args:
+        program: the ExportedProgram; it is used up.
+        device_record: Torch-TensorRT's description of the device, which takes the place of the stand-in's.
+        location: torch's name of that device; weights that stayed in PyTorch go there.
+    """
+    import torch
+    from torch.export import ExportedProgram
+    from torch.export.passes import move_to_device_pass
+    from torch_tensorrt.dynamo._exporter import lift, replace_execute_engine_no_op_node
+
     device_argument = int(torch.ops.tensorrt.DEVICE_IDX()) + 1  # the list of input tensors comes first
     for node in program.graph_module.graph.nodes:
         if ENGINE_AS_DATA in node.name:
-            node.args = (*node.args[:device_argument], record, *node.args[device_argument + 1 :])
-    return move_to_device_pass(replace_execute_engine_no_op_node(program), f"cuda:{current.gpu_id}")
+            node.args = (*node.args[:device_argument], device_record, *node.args[device_argument + 1 :])
+    # Moved first: the pass validates, and an engine that is not lifted yet is not valid.
+    live = replace_execute_engine_no_op_node(move_to_device_pass(program, location))
+    graph_module, signature, _, engines = lift(live.graph_module, live.graph_signature)
+    # lift() puts the engines' specs first, but their placeholders right before the user's inputs.
+    specs = {spec.arg.name: spec for spec in signature.input_specs}
+    placeholders = [node.name for node in graph_module.graph.nodes if node.op == "placeholder"]
+    signature.input_specs[:] = [specs[name] for name in placeholders]
+    return ExportedProgram(
+        root=graph_module,
+        graph=graph_module.graph,
+        graph_signature=signature,
+        state_dict=live.state_dict,
+        range_constraints=live.range_constraints,
+        module_call_graph=live.module_call_graph,
+        example_inputs=live.example_inputs,
+        constants={**live.constants, **engines},
+    )

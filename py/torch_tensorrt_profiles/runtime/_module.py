@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,7 @@ def graft(module: ModuleType, patches: Patches) -> None:
     import torch
 
     cls = module.TorchTensorRTModule
-    metadata_index = module.SERIALIZED_METADATA_IDX
+    metadata_index, engine_index = module.SERIALIZED_METADATA_IDX, module.ENGINE_IDX
     stock_init, stock_encode, stock_set_extra_state = cls.__init__, cls.encode_metadata, cls.set_extra_state
 
     @functools.wraps(stock_init)
@@ -40,6 +41,8 @@ def graft(module: ModuleType, patches: Patches) -> None:
         # Read before anything is changed: a damaged record must leave the module as it was.
         record = None if state[1] is None else _metadata.read(state[1][metadata_index])
         stock_set_extra_state(self, state)
+        if state[1] is not None:
+            self.serialized_engine = base64.b64decode(state[1][engine_index])  # stock drops it and cannot save again
         vars(self)[RECORD] = None if record is None else record.to_json()
 
     patches(cls, "__init__", init)

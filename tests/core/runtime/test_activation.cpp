@@ -22,8 +22,8 @@ struct Copy {
     const char* message = function();
     return message == nullptr ? "" : message;
   }
-  [[nodiscard]] std::string activate() const { return call("torchtrt_profiles_activate"); }
-  [[nodiscard]] std::string deactivate() const { return call("torchtrt_profiles_deactivate"); }
+  std::string activate() const { return call("torchtrt_profiles_activate"); }
+  std::string deactivate() const { return call("torchtrt_profiles_deactivate"); }
   void* handle;
 };
 

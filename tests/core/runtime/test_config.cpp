@@ -28,7 +28,7 @@ TEST_F(Config, EachSetAddsOneAlsoWithTheSameValue) {
   set_format("perfetto");
   set_prefix(folder());
   EXPECT_EQ(generation(), start + 4);
-  op<void, bool, c10::string_view, c10::string_view>("set_profiling_config", true, "trex", folder("b"));
+  op<void, bool, std::string, std::string>("set_profiling_config", true, "trex", folder("b"));
   EXPECT_EQ(generation(), start + 5);
 }
 
@@ -60,11 +60,11 @@ TEST_F(Config, BadInputChangesNothingAndSaysWhatToDo) {
       {"NUL", [](auto& at) { set_prefix(at + std::string("/a\0b", 4)); }, {"NUL"}},
       {"all at once",
        [](auto& at) {
-         op<void, bool, c10::string_view, c10::string_view>("set_profiling_config", true, "nsys", at);
+         op<void, bool, std::string, std::string>("set_profiling_config", true, "nsys", at);
        },
        {"'nsys'"}},
       {"all at once, bad path",
-       [](auto&) { op<void, bool, c10::string_view, c10::string_view>("set_profiling_config", true, "trex", ""); },
+       [](auto&) { op<void, bool, std::string, std::string>("set_profiling_config", true, "trex", ""); },
        {"empty"}}};
   const auto before = config();
   for (const auto& bad : table) {
@@ -93,7 +93,7 @@ TEST_F(Config, SnapshotNeverMixesRevisions) {
   for (int i = 0; i < kWriters; ++i) {
     std::filesystem::create_directory(folder(std::to_string(i)));
   }
-  op<void, bool, c10::string_view, c10::string_view>("set_profiling_config", false, "perfetto", folder("0"));
+  op<void, bool, std::string, std::string>("set_profiling_config", false, "perfetto", folder("0"));
   const auto start = generation();
   std::atomic<int> running{kWriters};
   std::vector<std::thread> threads;
@@ -102,7 +102,7 @@ TEST_F(Config, SnapshotNeverMixesRevisions) {
     threads.emplace_back([this, i, &running] {
       for (int n = 0; n < kSets; ++n) {
         // Odd writers are enabled with trex, even ones disabled with perfetto.
-        op<void, bool, c10::string_view, c10::string_view>("set_profiling_config", i % 2 == 1,
+        op<void, bool, std::string, std::string>("set_profiling_config", i % 2 == 1,
                                                            i % 2 == 1 ? "trex" : "perfetto", folder(std::to_string(i)));
         EXPECT_THROW(set_format("bad"), c10::ValueError);
       }

@@ -111,3 +111,30 @@ def test_capability_is_an_option(monkeypatch):
         with cuda_questions_answered():
             assert torch.cuda.get_device_properties(0).minor == 9
         assert torch.cuda.current_device() == 0
+
+
+@pytest.mark.parametrize("kind", ["one engine", "graph break"])
+def test_live_engines_make_a_valid_program(tmp_path, monkeypatch, kind):
+    """What load() does on a GPU host, with another TorchBind object where the engine would be."""
+    from torch_tensorrt_profiles.dynamo._gpuless import with_live_engines
+
+    packed = []
+
+    def engine(info):
+        packed.append(info)
+        return torch.classes.tensorrt.RuntimeCacheHandle("")
+
+    if kind == "one engine":
+        compiled = torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=PROFILES, min_block_size=1)
+    else:
+        profiles = [OptimizationProfile("one", {"x": {1: 1}}), OptimizationProfile("more", {"x": {1: (4, 32, 64)}})]
+        compiled = torch_tensorrt.dynamo.compile(export_broken(), optimization_profiles=profiles, **BREAK)
+    torch_tensorrt.save(compiled, str(tmp_path / "program.ep"))
+    loaded = torch.export.load(str(tmp_path / "program.ep"))
+    monkeypatch.setattr(torch.classes.tensorrt, "Engine", engine, raising=False)
+    live = with_live_engines(loaded, "0%9%0%0%somewhere", "cpu")
+    live.validate()
+    engines = 1 if kind == "one engine" else 2
+    assert sum(isinstance(value, torch.ScriptObject) for value in live.constants.values()) == engines
+    assert [info[int(torch.ops.tensorrt.DEVICE_IDX())] for info in packed] == ["0%9%0%0%somewhere"] * engines
+    assert live.module() is not None

@@ -232,6 +232,10 @@ void TRTEngine::reset_captured_graph() {
 void TRTEngine::bind_nccl_comm() {
   const Use use(*this, "bind_nccl_comm");
   log.emplace_back("bind_nccl_comm");
+  bind();
+}
+
+void TRTEngine::bind() {
   ++binds;
   exec_ctx()->has_communicator = true;
   nccl_initialized_ = true;
@@ -348,7 +352,7 @@ void TRTEngine::write_report() {
 std::vector<at::Tensor> TRTEngine::execute(const std::vector<at::Tensor>& inputs) {
   const Use use(*this, "execute_engine", true);
   if (options_.requires_native_multidevice && !nccl_initialized_) {
-    bind_nccl_comm();
+    bind();
   }
   exec_ctx();
   const std::unique_lock lock(mu_);

@@ -146,6 +146,7 @@ class TRTEngine : public torch::CustomClassHolder {
  private:
   class Use;
 
+  void bind();
   void invalidate_context();
   void switch_to(std::int64_t index);
   void run_graph_or_context(bool shape_changed);

@@ -9,9 +9,9 @@ namespace torch_tensorrt::profiles::testing {
 
 void set_enabled(bool enabled) { op<void, bool>("set_profile_execution", enabled); }
 
-void set_format(const std::string& format) { op<void, c10::string_view>("set_profile_format", format); }
+void set_format(const std::string& format) { op<void, std::string>("set_profile_format", format); }
 
-void set_prefix(const std::string& prefix) { op<void, c10::string_view>("set_profile_path_prefix", prefix); }
+void set_prefix(const std::string& prefix) { op<void, std::string>("set_profile_path_prefix", prefix); }
 
 std::int64_t generation() { return op<std::int64_t>("get_profile_generation"); }
 
@@ -62,11 +62,11 @@ void CoreTest::SetUp() {
   std::string pattern = std::filesystem::temp_directory_path().string() + "/torchtrt_profiles_test.XXXXXX";
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   folder_ = pattern;
-  op<void, bool, c10::string_view, c10::string_view>("set_profiling_config", false, "perfetto", folder_);
+  op<void, bool, std::string, std::string>("set_profiling_config", false, "perfetto", folder_);
 }
 
 void CoreTest::TearDown() {
-  op<void, bool, c10::string_view, c10::string_view>("set_profiling_config", false, "perfetto", "/tmp");
+  op<void, bool, std::string, std::string>("set_profiling_config", false, "perfetto", "/tmp");
   std::filesystem::remove_all(folder_);
 }
 
