@@ -79,8 +79,9 @@ void EngineSession::learn() {
 }
 
 bool EngineSession::context_is_lost() const {
-  // Without profiles, a profiler or a communicator, a context has nothing on it that could be lost.
-  const bool carries_something = state_.profile_count > 1 || state_.is_profiled || state_.is_multidevice;
+  // Without profiles, a profiler, a communicator or a captured graph, a context has nothing on it that could be lost.
+  const bool carries_something = state_.profile_count > 1 || state_.is_profiled || state_.is_multidevice ||
+                                 engine_.captures_subgraphs();
   return !engine_.has_context() || (carries_something && engine_.contexts_created() != state_.contexts_seen);
 }
 
@@ -91,14 +92,19 @@ void EngineSession::switch_profile(std::int64_t index) {
 
 void EngineSession::restore_context() {
   const auto guard = on_cuda_device(state_.identity.device);
-  const bool was_used = state_.contexts_seen >= 0 || engine_.contexts_created() > 0;
   const bool had_context = engine_.has_context();
+  const std::int64_t created = engine_.contexts_created();
+  if (state_.contexts_seen < 0 && had_context && created == 1) {
+    state_.contexts_seen = created;  // we see the engine for the first time, on its first context: nothing was lost
+    return;
+  }
+  const bool was_used = created > 0;
   const std::int64_t index = state_.profile_count > 1 ? engine_.active_profile_index() : 0;
 
   if (state_.is_profiled && !had_context && !state_.settings.empty() && engine_.settings() == state_.settings) {
     state_.is_profiled = false;  // nothing was changed, so somebody called disable_profiling() on this engine
   }
-  const bool may_replay = was_used && captures_subgraphs();
+  const bool may_replay = was_used && engine_.captures_subgraphs();
   if (may_replay && state_.profile_count == 1) {
     engine_.forget_captured_graph();
   }

@@ -29,6 +29,7 @@ constexpr const char* kHasContext = "_ZNK14torch_tensorrt4core7runtime9TRTEngine
 constexpr const char* kContext = "_ZN14torch_tensorrt4core7runtime9TRTEngine8exec_ctxEv";
 constexpr const char* kSetActiveProfileOn =
     "_ZN14torch_tensorrt4core7runtime9TRTEngine30set_active_profile_with_streamElRKN3c104cuda10CUDAStreamE";
+constexpr const char* kCudagraphsMode = "_ZN14torch_tensorrt4core7runtime15CUDAGRAPHS_MODEE";
 constexpr const char* kNextStep =
     " This library is written for Torch-TensorRT 2.14: install torch-tensorrt-rtx or torch-tensorrt 2.14.";
 
@@ -156,7 +157,9 @@ const EngineClass::NativeMembers& EngineClass::native(const std::type_info& type
     found.context = reinterpret_cast<void* (*)(void*)>(::dlsym(library, kContext));
     found.set_active_profile_on =
         reinterpret_cast<void (*)(void*, std::int64_t, const c10::Stream*)>(::dlsym(library, kSetActiveProfileOn));
-    if (found.has_context != nullptr && found.context != nullptr && found.set_active_profile_on != nullptr) {
+    found.cudagraphs_mode = static_cast<const int*>(::dlsym(library, kCudagraphsMode));
+    if (found.has_context != nullptr && found.context != nullptr && found.set_active_profile_on != nullptr &&
+        found.cudagraphs_mode != nullptr) {
       native_ = found;
     }
     // The handle stays open: the functions must stay where they are.
@@ -255,6 +258,12 @@ bool Engine::has_native_members() const { return native().context != nullptr; }
 
 std::int64_t Engine::contexts_created() const { return call(class_.num_execution_contexts_created_).toInt(); }
 
+bool Engine::captures_subgraphs() const {
+  static constexpr std::int64_t kSubgraph = 1;  // torch_tensorrt.runtime.set_cudagraphs_mode(True)
+  return (native().cudagraphs_mode != nullptr ? *native().cudagraphs_mode
+                                              : constant("tensorrt::get_cudagraphs_mode")) == kSubgraph;
+}
+
 void Engine::reset_captured_graph() const {
   if (class_.reset_captured_graph_ != nullptr) {
     call(class_.reset_captured_graph_);
@@ -294,17 +303,6 @@ std::int64_t Engine::rank() const { return class_.rank_.get != nullptr ? call(cl
 
 std::int64_t Engine::world_size() const {
   return class_.world_size_.get != nullptr ? call(class_.world_size_.get).toInt() : -1;
-}
-
-bool captures_subgraphs() {
-  static constexpr std::int64_t kSubgraph = 1;  // torch_tensorrt.runtime.set_cudagraphs_mode(True)
-  const auto op = c10::Dispatcher::singleton().findSchema({"tensorrt::get_cudagraphs_mode", ""});
-  if (!op) {
-    return false;
-  }
-  torch::jit::Stack stack;
-  op->callBoxed(stack);
-  return torch::jit::pop(stack).toInt() == kSubgraph;
 }
 
 }  // namespace torch_tensorrt::profiles

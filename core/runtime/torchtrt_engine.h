@@ -37,6 +37,7 @@ class EngineClass {
     bool (*has_context)(const void*) = nullptr;
     void* (*context)(void*) = nullptr;
     void (*set_active_profile_on)(void*, std::int64_t, const c10::Stream*) = nullptr;
+    const int* cudagraphs_mode = nullptr;  // a variable
   };
 
   struct Property {
@@ -103,6 +104,8 @@ class Engine {
   [[nodiscard]] bool has_context() const;
   void make_context() const;
   [[nodiscard]] std::int64_t contexts_created() const;
+  // Whether Torch-TensorRT is set to capture engines into CUDA graphs of its own ("subgraph" mode).
+  [[nodiscard]] bool captures_subgraphs() const;
   void reset_captured_graph() const;
   // Makes Torch-TensorRT capture its CUDA graph anew at the next call. Drops the context.
   void forget_captured_graph() const;
@@ -124,8 +127,5 @@ class Engine {
   c10::IValue engine_;
   torch::CustomClassHolder* holder_;
 };
-
-// Whether Torch-TensorRT is set to capture engines into CUDA graphs of its own ("subgraph" mode).
-[[nodiscard]] bool captures_subgraphs();
 
 }  // namespace torch_tensorrt::profiles

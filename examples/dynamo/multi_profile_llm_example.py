@@ -171,7 +171,7 @@ def print_profiles(program: Any) -> None:
                     low, opt, high = (str(tuple(limits[end])) for end in ("min", "opt", "max"))
                     print(f"  {profile['index']:<6}{profile['name']:<10}{name:<14}{low:<12}{opt:<12}{high}")
         static = [name for name in shapes if len(shapes[name]) == 1]
-        print(f"  static: {', '.join(static[:1] + ['..'] * (len(static) > 2) + static[1:][-1:])} {shapes[static[0]]}")
+        print(f"  static: {static[0]} .. {static[-1]}, each {shapes[static[0]].pop()}")
 
 
 # %%

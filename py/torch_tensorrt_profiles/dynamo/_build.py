@@ -104,6 +104,10 @@ def _profiles_of_engine(names: tuple[str, ...], inputs: Sequence[Any]) -> Engine
             if spec.profiles:
                 shape = spec.profiles[index]
                 shapes[spec.name] = (tuple(shape["min_shape"]), tuple(shape["opt_shape"]), tuple(shape["max_shape"]))
+            elif isinstance(spec.shape, dict):
+                # Torch-TensorRT could not carry the profiles over to this input: it takes the union in each of them.
+                union = [tuple(map(int, spec.shape[key])) for key in ("min_shape", "opt_shape", "max_shape")]
+                shapes[spec.name] = (union[0], union[1], union[2])
             else:
                 extents = tuple(int(extent) for extent in spec.shape)
                 shapes[spec.name] = (extents, extents, extents)

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles.dynamo._build import building
-from torch_tensorrt_profiles.dynamo._gpuless import build_environment
+from torch_tensorrt_profiles.dynamo._gpuless import build_environment, remember_ranges
 from torch_tensorrt_profiles.dynamo._inputs import needs_resolution, prepare
 from torch_tensorrt_profiles.dynamo._optimization_profile import OptimizationProfile
 
@@ -35,13 +35,17 @@ def _with_profiles(stock: Callable[..., Any]) -> Callable[..., Any]:
             refuse_refittable(optimization_profiles, options)
         elif not needs_resolution(inputs, arg_inputs, kwarg_inputs):
             with build_environment(exported_program, options):
-                return stock(exported_program, inputs, arg_inputs=arg_inputs, kwarg_inputs=kwarg_inputs, **options)
+                compiled = stock(exported_program, inputs, arg_inputs=arg_inputs, kwarg_inputs=kwarg_inputs, **options)
+            remember_ranges(compiled, exported_program)
+            return compiled
         # Bad profiles are refused before the program is looked at any further.
         prepared = prepare(exported_program, optimization_profiles, inputs, arg_inputs, kwarg_inputs)
         with build_environment(exported_program, options), building(prepared.resolution):
-            return stock(
+            compiled = stock(
                 exported_program, arg_inputs=prepared.arg_inputs, kwarg_inputs=prepared.kwarg_inputs, **options
             )
+        remember_ranges(compiled, exported_program)
+        return compiled
 
     grafted.__signature__ = with_profiles_parameter(stock)  # type: ignore[attr-defined]
     return grafted

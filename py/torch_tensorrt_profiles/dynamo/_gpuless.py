@@ -17,6 +17,7 @@ from torch_tensorrt_profiles._stand_ins import cuda_questions_answered, host_has
 
 #: The op that stands, with the packed engine as its arguments, where a live program has an engine.
 ENGINE_AS_DATA = "no_op_placeholder_for_execute_engine"
+_RANGES = "torch_tensorrt_profiles_range_constraints"
 RUN_ELSEWHERE = (
     "This host has no GPU, so the TensorRT engine that was built here cannot run here. Save the program with "
     "torch_tensorrt.save(program, 'program.ep') and load it on a GPU host with torch_tensorrt.load('program.ep')."
@@ -59,6 +60,12 @@ def _refuse_what_needs_a_gpu(exported_program: Any, options: dict[str, Any]) -> 
             f"engines as data does not keep such writes. Pass the cache as inputs and outputs instead of buffers, or "
             f"compile on a GPU host."
         )
+
+
+def remember_ranges(compiled: Any, exported_program: Any) -> None:
+    """Keeps the exported ranges: where ``Dim(min=1)`` gave 1, the exporter of engines as data would find 2."""
+    if not host_has_gpu() and hasattr(compiled, "meta"):
+        compiled.meta[_RANGES] = dict(exported_program.range_constraints)
 
 
 class _SerializedEngine:
@@ -196,6 +203,8 @@ def _save_engines_as_data(program: Any, file_path: str, given: dict[str, Any]) -
         raise ValueError("file_path is empty; expected the path of the file to write, such as 'program.ep'")
     with cuda_questions_answered():
         exported = export(program, cross_compile_module=True, use_legacy_exporter=True)
+    ranges = program.meta.get(_RANGES, {})
+    exported.range_constraints.update((s, r) for s, r in ranges.items() if s in exported.range_constraints)
     options = {name: given[name] for name in ("extra_files", "pickle_protocol") if given.get(name) is not None}
     torch.export.save(exported, file_path, **options)
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
+from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles.dynamo._optimization_profile import (
     ShapeRange,
     check_profile_name,
@@ -20,14 +21,11 @@ from torch_tensorrt_profiles.dynamo._optimization_profile import (
     parse_shape,
 )
 
-Replace: TypeAlias = Callable[[Any, str, Any], None]
-
 _SHAPES = ("shape", "min_shape", "opt_shape", "max_shape", "shape_ranges", "profiles")
 _SETTLED_ATTRIBUTES = ("shape", "shape_mode", "torch_tensor")
 
 
-def graft(module: ModuleType, replace: Replace) -> None:
-    """Grafts ``torch_tensorrt._Input.Input``; ``replace(owner, attribute, value)`` makes each change."""
+def graft(module: ModuleType, patches: Patches) -> None:
     cls = module.Input
     stock_init = cls.__init__
     stock_str = cls.__str__
@@ -47,10 +45,10 @@ def graft(module: ModuleType, replace: Replace) -> None:
     def to_str(self: Any) -> str:
         return _describe(self) if is_incomplete(self) else stock_str(self)
 
-    replace(cls, "__init__", init)
-    replace(cls, "__str__", to_str)
+    patches(cls, "__init__", init)
+    patches(cls, "__str__", to_str)
     for attribute in _SETTLED_ATTRIBUTES:
-        replace(cls, attribute, _Unsettled(attribute, vars(cls)[attribute]))
+        patches(cls, attribute, _Unsettled(attribute, vars(cls)[attribute]))
 
 
 def is_incomplete(spec: Any) -> bool:

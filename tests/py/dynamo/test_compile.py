@@ -126,6 +126,17 @@ def test_graph_break_every_engine_carries_all_profiles(built):
     assert listed[next(reversed(listed))][0]["inputs"][binding]["max"][1] == 1024
 
 
+def test_an_input_that_profiles_cannot_be_carried_over_to_takes_the_union():
+    """Where stock falls back to the union of the profiles for one input of an engine, so does our record."""
+    from torch_tensorrt_profiles.dynamo._build import _profiles_of_engine
+
+    one = {"min_shape": (1,), "opt_shape": (1,), "max_shape": (1,)}
+    carried = torch_tensorrt.Input(profiles=[one, {**one, "max_shape": (8,)}], name="a")
+    union = torch_tensorrt.Input(min_shape=(1,), opt_shape=(2,), max_shape=(9,), name="b")
+    record = _profiles_of_engine(("x", "y"), [carried, union, torch_tensorrt.Input((3,), name="c")])
+    assert record.ranges[1] == {"a": ((1,), (1,), (8,)), "b": ((1,), (2,), (9,)), "c": ((3,), (3,), (3,))}
+
+
 def test_module_is_exported_over_the_union(built):
     example = torch.zeros(2, 1, dtype=torch.int64, device=device())
     model = TwoInputs().eval().to(device())

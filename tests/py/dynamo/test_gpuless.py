@@ -55,6 +55,9 @@ def test_save_and_load(tmp_path, kind):
     torch_tensorrt.save(compiled, str(path))
     loaded = torch_tensorrt.load(str(path))
     assert profile_names(loaded) == ["prefill", "decode"]
+    assert [(int(r.lower), int(r.upper)) for r in loaded.range_constraints.values()] == (
+        [(1, 128)] if kind == "one engine" else [(1, 64)]
+    )
     assert len(optimization_profiles(loaded)) == (1 if kind == "one engine" else 2)
     with pytest.raises(RuntimeError, match=r"no GPU.*torch_tensorrt\.load"):
         loaded.module()(*inputs)

@@ -114,7 +114,7 @@ def test_prints_both_profiles(built: tuple[subprocess.CompletedProcess[str], Pat
         ("1", "decode", "input_ids"): decode,
         ("1", "decode", "position_ids"): decode,
     }
-    assert "  static: cache_0, .., cache_3 {(1, 4, 48, 16)}" in lines
+    assert "  static: cache_0 .. cache_3, each (1, 4, 48, 16)" in lines
     assert all(len(line) <= 100 for line in lines if "saved " not in line and "--load" not in line)
 
 

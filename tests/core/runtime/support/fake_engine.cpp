@@ -25,10 +25,12 @@ ICudaEngine::~ICudaEngine() { --alive; }
 }  // namespace nvinfer1
 
 namespace torch_tensorrt::core::runtime {
+
+FAKE_MEMBER int CUDAGRAPHS_MODE = 0;  // exported, and read by others, as in 2.14
+
 namespace {
 
 std::atomic<int> engines{0};
-std::atomic<std::int64_t> cudagraphs_mode{0};
 
 [[noreturn]] void broken(const std::string& what) {
   std::fprintf(stderr, "fake engine: contract broken: %s\n", what.c_str());
@@ -315,7 +317,7 @@ std::map<std::string, double> TRTEngine::profiler_totals_ms() const {
 }
 
 void TRTEngine::run_graph_or_context(bool shape_changed) {
-  const bool graphs = cudagraphs_mode == 1;
+  const bool graphs = CUDAGRAPHS_MODE == 1;
   const bool must_capture = graphs && (!old_cudagraphs_ || shape_changed || context_changed_);
   if (!graphs || shape_changed || context_changed_) {
     captured_on_.reset();
@@ -474,8 +476,8 @@ TORCH_LIBRARY(tensorrt, m) {
   m.def("NAME_IDX", []() -> std::int64_t { return 1; });
   m.def("DEVICE_IDX", []() -> std::int64_t { return 2; });
   m.def("SERIALIZED_METADATA_IDX", []() -> std::int64_t { return 4; });
-  m.def("get_cudagraphs_mode", []() -> std::int64_t { return cudagraphs_mode; });
-  m.def("set_cudagraphs_mode", [](std::int64_t mode) { cudagraphs_mode = mode; });
+  m.def("get_cudagraphs_mode", []() -> std::int64_t { return CUDAGRAPHS_MODE; });
+  m.def("set_cudagraphs_mode", [](std::int64_t mode) { CUDAGRAPHS_MODE = static_cast<int>(mode); });
 }
 
 TORCH_LIBRARY_IMPL(tensorrt, CompositeExplicitAutograd, m) { m.impl("execute_engine", execute_engine); }
