@@ -16,16 +16,19 @@ std::shared_ptr<EngineState> EngineRegistry::of(const Engine& engine) {
       return known->second;
     }
   }
+  const std::unique_lock lock(mutex_);
+  const auto known = states_.find(engine.address());
+  if (known != states_.end()) {
+    return known->second;
+  }
+  // Under the lock: the notice that another thread plants changes what is looked at.
   if (!engine.has_expected_layout()) {
     return nullptr;
   }
-  const std::unique_lock lock(mutex_);
-  const auto [entry, inserted] = states_.try_emplace(engine.address());
-  if (inserted) {
-    entry->second = std::make_shared<EngineState>(++seen_);
-    engine.on_destruction([this, address = engine.address()] { forget(address); });
-  }
-  return entry->second;
+  auto state = std::make_shared<EngineState>(++seen_);
+  states_.emplace(engine.address(), state);
+  engine.on_destruction([this, address = engine.address()] { forget(address); });
+  return state;
 }
 
 std::vector<std::pair<const void*, std::shared_ptr<EngineState>>> EngineRegistry::live() const {

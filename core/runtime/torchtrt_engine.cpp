@@ -141,30 +141,30 @@ std::unique_ptr<const EngineClass> EngineClass::resolve() {
   return found;
 }
 
-const EngineClass::NativeMembers& EngineClass::native(const std::type_info& type) const {
-  std::call_once(native_once_, [this, &type] {
-    // The library that holds the class was loaded locally, so its symbols are found through its own handle only.
+const EngineClass::NativeMembers& EngineClass::find_native(const std::type_info& type) const {
+  const std::lock_guard lock(native_mutex_);
+  if (native_.load(std::memory_order_relaxed) == nullptr) {
+    // The library that holds the class was loaded locally, so its symbols are found through its own handle only. The handle
+    // stays open: what is found must stay where it is.
     Dl_info where{};
-    if (::dladdr(static_cast<const void*>(&type), &where) == 0) {
-      return;
+    void* const library = ::dladdr(static_cast<const void*>(&type), &where) == 0
+                              ? nullptr
+                              : ::dlopen(where.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    if (library != nullptr) {
+      NativeMembers found;
+      found.has_context = reinterpret_cast<bool (*)(const void*)>(::dlsym(library, kHasContext));
+      found.context = reinterpret_cast<void* (*)(void*)>(::dlsym(library, kContext));
+      found.set_active_profile_on =
+          reinterpret_cast<void (*)(void*, std::int64_t, const c10::Stream*)>(::dlsym(library, kSetActiveProfileOn));
+      found.cudagraphs_mode = static_cast<const int*>(::dlsym(library, kCudagraphsMode));
+      if (found.has_context != nullptr && found.context != nullptr && found.set_active_profile_on != nullptr &&
+          found.cudagraphs_mode != nullptr) {
+        found_native_ = found;  // all of them or none
+      }
     }
-    void* library = ::dlopen(where.dli_fname, RTLD_NOW | RTLD_NOLOAD);
-    if (library == nullptr) {
-      return;
-    }
-    NativeMembers found;
-    found.has_context = reinterpret_cast<bool (*)(const void*)>(::dlsym(library, kHasContext));
-    found.context = reinterpret_cast<void* (*)(void*)>(::dlsym(library, kContext));
-    found.set_active_profile_on =
-        reinterpret_cast<void (*)(void*, std::int64_t, const c10::Stream*)>(::dlsym(library, kSetActiveProfileOn));
-    found.cudagraphs_mode = static_cast<const int*>(::dlsym(library, kCudagraphsMode));
-    if (found.has_context != nullptr && found.context != nullptr && found.set_active_profile_on != nullptr &&
-        found.cudagraphs_mode != nullptr) {
-      native_ = found;
-    }
-    // The handle stays open: the functions must stay where they are.
-  });
-  return native_;
+    native_.store(&found_native_, std::memory_order_release);
+  }
+  return found_native_;
 }
 
 Engine::Engine(const EngineClass& engine_class, const c10::IValue& engine)

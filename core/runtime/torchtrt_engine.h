@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/Stream.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,7 +47,11 @@ class EngineClass {
   };
 
   EngineClass() = default;
-  [[nodiscard]] const NativeMembers& native(const std::type_info& type) const;
+  [[nodiscard]] const NativeMembers& native(const std::type_info& type) const {
+    const NativeMembers* found = native_.load(std::memory_order_acquire);
+    return found != nullptr ? *found : find_native(type);
+  }
+  const NativeMembers& find_native(const std::type_info& type) const;
 
   torch::jit::Function* enable_profiling_ = nullptr;
   torch::jit::Function* disable_profiling_ = nullptr;
@@ -69,8 +74,10 @@ class EngineClass {
   std::int64_t device_index_ = 0;
   std::int64_t metadata_index_ = 0;
 
-  mutable std::once_flag native_once_;
-  mutable NativeMembers native_;
+  // Found at the first engine: the class itself does not tell where it was loaded from.
+  mutable std::mutex native_mutex_;
+  mutable NativeMembers found_native_;
+  mutable std::atomic<const NativeMembers*> native_{nullptr};
 };
 
 // One engine object, held alive. Every call must be made under the engine's lock (EngineState::mutex).

@@ -26,7 +26,10 @@ SEAMS: dict[str, tuple[str, ...]] = {
         _DYNAMO + "_refusals:graft_dynamo_utils",
     ),
     "torch_tensorrt.dynamo.partitioning.common": (_DYNAMO + "_build:graft_partitioning_common",),
-    "torch_tensorrt.dynamo.conversion._conversion": (_DYNAMO + "_build:graft_conversion",),
+    "torch_tensorrt.dynamo.conversion._conversion": (
+        _DYNAMO + "_build:graft_conversion",
+        _DYNAMO + "_plan_cache:graft",
+    ),
     "torch_tensorrt.dynamo.conversion._TRTInterpreter": (_DYNAMO + "_gpuless:graft_interpreter",),
     "torch_tensorrt.dynamo.runtime._TorchTensorRTModule": (
         _DYNAMO + "_gpuless:graft_module",

@@ -42,6 +42,11 @@ def _is_not_the_specialization_warning(record: logging.LogRecord) -> bool:
     return _resolution.get() is None or "0/1 specialization" not in str(record.msg)
 
 
+def profiles_being_built() -> Resolution | None:
+    """What the program that this context compiles is compiled for, or None where it is not ours."""
+    return _resolution.get()
+
+
 def engine_profiles() -> EngineProfiles | None:
     """The profiles of the engine that is being made in this context."""
     return _engine_profiles.get()

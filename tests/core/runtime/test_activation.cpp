@@ -73,9 +73,10 @@ TEST(Activation, BeforeTheEngineClassIsAnErrorAndAfterwardsWorks) {
   in_own_process(
       [] {
         const Copy library(LIBRARY_FILE);
-        const std::string message = library.activate();
+        std::string out = library.activate();
         load_engine();
-        return message + "|" + library.activate() + "|" + (overrides_execute_engine() ? "active" : "not");
+        out += "|" + library.activate();
+        return out + (overrides_execute_engine() ? "|active" : "|not");
       },
       "Engine is not registered.*import torch_tensorrt.*\\|\\|active");
 }
@@ -86,7 +87,10 @@ TEST(Activation, TwiceIsOnce) {
         load_engine();
         const Copy library(LIBRARY_FILE);
         const Copy again(LIBRARY_FILE);
-        return library.activate() + again.activate() + library.activate() + (overrides_execute_engine() ? "active" : "not");
+        std::string out = library.activate();
+        out += again.activate();
+        out += library.activate();
+        return out + (overrides_execute_engine() ? "active" : "not");
       },
       "^active");
 }
@@ -97,7 +101,10 @@ TEST(Activation, FromTwoPathsNamesBoth) {
         load_engine();
         const Copy library(LIBRARY_FILE);
         const Copy second = second_copy();
-        return library.activate() + "|" + second.activate() + "|" + library.deactivate() + second.activate();
+        std::string out = library.activate();
+        out += "|" + second.activate();
+        out += "|" + library.deactivate();
+        return out + second.activate();
       },
       "^\\|.*another copy.*libtorchtrt_profiles.so.*second_libtorchtrt_profiles.so.*\\|$");
 }
@@ -109,8 +116,10 @@ TEST(Activation, DeactivatingTakesTheKernelsBackAndActivatingAgainWorks) {
         const Copy library(LIBRARY_FILE);
         std::string out;
         for (int i = 0; i < 3; ++i) {
-          out += library.activate() + (overrides_execute_engine() ? "on " : "off ");
-          out += library.deactivate() + (overrides_execute_engine() ? "on " : "off ");
+          out += library.activate();
+          out += overrides_execute_engine() ? "on " : "off ";
+          out += library.deactivate();
+          out += overrides_execute_engine() ? "on " : "off ";
         }
         return out + library.deactivate();
       },

@@ -258,6 +258,8 @@ TEST_F(ExecuteEngine, SwitchesAreIssuedOnTheCallersStream) {
   options.device = 1;
   const auto engine = two_profiles(options);
   engine->set_active_profile(1);
+  run(engine, 1);
+  engine->use_dynamically_allocated_resources(true);
   FakeCuda::set_current_stream(7);
   engine->log.clear();
   run(engine, 1);

