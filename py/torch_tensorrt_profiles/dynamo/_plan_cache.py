@@ -1,8 +1,8 @@
 """Torch-TensorRT's engine caches hold our engines too, as whole plans in entries of their own kind.
 
 2.14 caches refittable engines only, without their weights; engines with several profiles are immutable. So the key
-covers the weights, and an entry is the plan itself. A cache is any ``BaseEngineCache``: its ``save`` and ``load`` are used,
-with keys and blobs of ours; stock's own keys and entries are not touched.
+covers the weights, and an entry is the plan itself. Any ``BaseEngineCache`` will do: its ``save`` and ``load`` are given
+keys and blobs of ours, and stock's own keys and entries are not touched.
 """
 
 from __future__ import annotations

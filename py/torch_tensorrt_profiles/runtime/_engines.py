@@ -46,7 +46,7 @@ def engines_of(program: Any) -> list[ProgramEngine]:
 
     Args:
         program: a compiled GraphModule, TorchTensorRTModule, MutableTorchTensorRTModule, a loaded ExportedProgram or
-            its ``.module()``.
+            its ``.module()``, a TorchScript module, or the runner of an AOTInductor package.
 
     Raises:
         ValueError: an engine's record names another number of profiles than the engine has.
@@ -68,6 +68,11 @@ def _walk(program: Any) -> Iterator[ProgramEngine]:
         program = program.gm
     if isinstance(program, torch.export.ExportedProgram):
         yield from _of_exported_program(program)
+    custom_objects = getattr(getattr(program, "loader", program), "get_custom_objs", None)
+    if callable(custom_objects):
+        for name, value in custom_objects().items():
+            if _is_engine(value):
+                yield _of_live(name, value)
     if not isinstance(program, torch.nn.Module):
         return
     for path, module in program.named_modules():
@@ -75,10 +80,17 @@ def _walk(program: Any) -> Iterator[ProgramEngine]:
             if module.engine is None and module.serialized_engine and not vars(module).get(RECORD):
                 module.setup_engine()  # lazy_engine_init leaves it to the first use, as does stock here
             yield _of_module(path or module.name, module)
-        else:
-            for name, value in vars(module).items():
-                if _is_engine(value):
-                    yield _of_live(f"{path}.{name}" if path else name, value)
+            continue
+        held = _held_by_script(module) if isinstance(module, torch.jit.ScriptModule) else vars(module)
+        for name, value in held.items():
+            if _is_engine(value):
+                yield _of_live(f"{path}.{name}" if path else name, value)
+
+
+def _held_by_script(module: Any) -> dict[str, Any]:
+    """The custom objects that a TorchScript module's own code reads off it; it has no list of its attributes."""
+    names = [node.s("name") for node in module.graph.findAllNodes("prim::GetAttr") if node.hasAttribute("name")]
+    return {name: getattr(module, name) for name in names if hasattr(module, name)}
 
 
 def _of_module(name: str, module: Any) -> ProgramEngine:
