@@ -16,6 +16,7 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).parent.resolve()
 LIBRARY = "libtorchtrt_profiles.so"
 FOLDER = Path("torch_tensorrt_profiles", "lib")
+BUILD = ROOT / "build" / "native"  # kept, so that the next build is an incremental one
 
 
 def torch_folder() -> Path:
@@ -36,16 +37,14 @@ class BuildWithCMake(build_ext):
         self.build_extension(self.extensions[0])
 
     def build_extension(self, ext: Extension) -> None:
-        build = Path(self.build_temp).resolve()
-        build.mkdir(parents=True, exist_ok=True)
-        configure = ["cmake", "-S", str(ROOT), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"]
+        configure = ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-DCMAKE_BUILD_TYPE=Release"]
         configure += [f"-DTORCH_DIR={torch_folder()}", f"-DPython3_EXECUTABLE={sys.executable}"]
         subprocess.run(configure, check=True)
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
         subprocess.run(
-            ["cmake", "--build", str(build), "--target", "torchtrt_profiles", "--parallel", jobs], check=True
+            ["cmake", "--build", str(BUILD), "--target", "torchtrt_profiles", "--parallel", jobs], check=True
         )
-        (built,) = build.rglob(LIBRARY)
+        (built,) = BUILD.rglob(LIBRARY)
         target = self._target()
         target.parent.mkdir(parents=True, exist_ok=True)
         self.copy_file(str(built), str(target))

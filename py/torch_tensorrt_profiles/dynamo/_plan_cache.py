@@ -1,8 +1,8 @@
 """Torch-TensorRT's engine caches hold our engines too, as whole plans in entries of their own kind.
 
-2.14 caches refittable engines only, without their weights; engines with several profiles are immutable. So the key
-covers the weights, and an entry is the plan itself. Any ``BaseEngineCache`` will do: its ``save`` and ``load`` are given
-keys and blobs of ours, and stock's own keys and entries are not touched.
+2.14 caches refittable engines only, without their weights; engines with several profiles are immutable. So the
+key covers the weights, and an entry is the plan itself. Any ``BaseEngineCache`` will do: its ``save`` and ``load`` are
+given keys and blobs of ours, and stock's own keys and entries are not touched.
 """
 
 from __future__ import annotations
