@@ -48,7 +48,7 @@ def set_profiling(
         The configuration as set.
 
     Raises:
-        RuntimeError: unknown format, or a folder that cannot be written to; nothing is changed then.
+        ValueError: unknown format, or a folder that cannot be written to; nothing is changed then.
     """
     import torch
 
@@ -73,7 +73,7 @@ def profile_execution(path: str | os.PathLike[str], format: str = "perfetto") ->
         format: ``"perfetto"`` or ``"trex"``.
 
     Raises:
-        RuntimeError: unknown format, or a folder that cannot be written to; nothing is changed then.
+        ValueError: unknown format, or a folder that cannot be written to; nothing is changed then.
     """
     before = get_profiling()
     try:
