@@ -148,9 +148,16 @@ def _refuse(reason: str) -> None:
     _activation.refusal = reason
     if getattr(warnings.showwarning, "__module__", "") == "logging":
         # Torch-TensorRT has warnings captured by logging while it is imported, where nobody would see this one.
-        logging.getLogger("torch_tensorrt_profiles").warning(reason)
-    else:
+        _log(reason)
+        return
+    try:
         warnings.warn(reason, RuntimeWarning, stacklevel=2)
+    except RuntimeWarning:  # python -W error: Torch-TensorRT has to go on working as stock all the same
+        _log(reason)
+
+
+def _log(reason: str) -> None:
+    logging.getLogger("torch_tensorrt_profiles").warning(reason)
 
 
 def _graft(module: ModuleType) -> bool:
@@ -209,6 +216,10 @@ class _Loader(importlib.abc.Loader):
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
+    def __getattr__(self, name: str) -> Any:
+        # runpy, inspect and importlib.resources ask a spec's loader for code, source and data.
+        return getattr(self._inner, name)
+
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         module: ModuleType | None = self._inner.create_module(spec)
         return module
@@ -229,4 +240,5 @@ class _Loader(importlib.abc.Loader):
         if module.__name__ == PACKAGE + "._version" and not _version_is_right(module.__version__):
             return
         if _activation.finder is not None:  # a module that was being imported while activation was refused
+            _activation.grafted.discard(module.__name__)  # it may be loaded again, by importlib.reload
             _graft(module)

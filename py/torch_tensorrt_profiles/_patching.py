@@ -66,11 +66,13 @@ class Patches:
                         self(module, name, replacements[id(value)])
 
     def undo(self) -> None:
-        """Puts back everything, newest first, and every reference that other modules of the package took meanwhile."""
+        """Puts back everything that is still ours, newest first, and every reference that was taken meanwhile."""
         with self._lock:
             originals = {id(patch.value): patch.original for patch in self._made if isinstance(patch.owner, ModuleType)}
             for patch in reversed(self._made):
-                _restore(patch.owner, patch.attribute, patch.original)
+                # Somebody may have put a wrapper of their own over ours, or loaded the module again.
+                if vars(patch.owner).get(patch.attribute, _MISSING) is patch.value:
+                    _restore(patch.owner, patch.attribute, patch.original)
             for module in _modules_of(self._package):
                 for name, value in list(vars(module).items()):
                     if id(value) in originals:

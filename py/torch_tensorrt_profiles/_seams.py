@@ -17,10 +17,11 @@ SEAMS: dict[str, tuple[str, ...]] = {
     ),
     "torch_tensorrt.dynamo": (_DYNAMO + "_names:graft_dynamo",),
     "torch_tensorrt.dynamo._compiler": (
-        _DYNAMO + "_gpuless:graft_compiler",
+        _DYNAMO + "_gpuless:graft_device",
         _DYNAMO + "_compile:graft",
     ),
     "torch_tensorrt.dynamo._settings": (_DYNAMO + "_refusals:graft_settings",),
+    "torch_tensorrt.dynamo._tracer": (_DYNAMO + "_gpuless:graft_device",),
     "torch_tensorrt.dynamo.utils": (
         _DYNAMO + "_build:graft_dynamo_utils",
         _DYNAMO + "_refusals:graft_dynamo_utils",
@@ -35,7 +36,10 @@ SEAMS: dict[str, tuple[str, ...]] = {
         _DYNAMO + "_gpuless:graft_module",
         _RUNTIME + "_module:graft",
     ),
-    "torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule": (_RUNTIME + "_mutable_module:graft",),
+    "torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule": (
+        _DYNAMO + "_gpuless:graft_mutable_module",
+        _RUNTIME + "_mutable_module:graft",
+    ),
     "torch_tensorrt.dynamo.runtime.meta_ops.register_meta_ops": (_DYNAMO + "_gpuless:graft_placeholder_op",),
     "torch_tensorrt.runtime": ("torch_tensorrt_profiles._library:graft", _RUNTIME + "_public:graft"),
     "torch_tensorrt.runtime._optimization_profile": (_RUNTIME + "_optimization_profile:graft",),

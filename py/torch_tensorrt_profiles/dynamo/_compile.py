@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -13,6 +14,9 @@ from torch_tensorrt_profiles.dynamo._build import building
 from torch_tensorrt_profiles.dynamo._gpuless import build_environment, remember_ranges
 from torch_tensorrt_profiles.dynamo._inputs import needs_resolution, prepare
 from torch_tensorrt_profiles.dynamo._optimization_profile import OptimizationProfile
+from torch_tensorrt_profiles.dynamo._refusals import refuse_near_misses
+
+logger = logging.getLogger(__name__)
 
 
 def graft(module: ModuleType, patches: Patches) -> None:
@@ -31,6 +35,7 @@ def _with_profiles(stock: Callable[..., Any]) -> Callable[..., Any]:
         optimization_profiles: Sequence[OptimizationProfile] | None = None,
         **options: Any,
     ) -> Any:
+        refuse_near_misses(options, inspect.signature(stock).parameters)
         if optimization_profiles is not None:
             refuse_refittable(optimization_profiles, options)
         elif not needs_resolution(inputs, arg_inputs, kwarg_inputs):
@@ -45,10 +50,23 @@ def _with_profiles(stock: Callable[..., Any]) -> Callable[..., Any]:
                 exported_program, arg_inputs=prepared.arg_inputs, kwarg_inputs=prepared.kwarg_inputs, **options
             )
         remember_ranges(compiled, exported_program)
+        _warn_of_idle_profiles(compiled, prepared.resolution.names)
         return compiled
 
     grafted.__signature__ = with_profiles_parameter(stock)  # type: ignore[attr-defined]
     return grafted
+
+
+def _warn_of_idle_profiles(compiled: Any, names: tuple[str, ...]) -> None:
+    from torch_tensorrt.dynamo.runtime import TorchTensorRTModule
+
+    modules = compiled.modules() if hasattr(compiled, "modules") else ()
+    if any(names) and hasattr(compiled, "modules") and not any(isinstance(m, TorchTensorRTModule) for m in modules):
+        logger.warning(
+            "No TensorRT engine was built, so the optimization profiles %s have no effect. The program has fewer "
+            "convertible operations than min_block_size, or this was a dry run.",
+            list(names),
+        )
 
 
 def with_profiles_parameter(stock: Callable[..., Any]) -> inspect.Signature:

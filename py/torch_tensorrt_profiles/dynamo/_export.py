@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export import Dim, ExportedProgram, ShapesCollection
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -66,10 +67,9 @@ def export_over_profiles(
     envelope = _envelope(examples, names, in_spec)
     ranges = _union(envelope, call, examples, profiles)
     resized = _resize(envelope, examples, ranges)
+    examples = _apart(module, examples)
     shapes = ShapesCollection()  # type: ignore[no-untyped-call]
     for leaf, dims in _dims(envelope, call, ranges).items():
-        # The collection goes by identity, and one tensor may have been given twice.
-        examples[leaf] = examples[leaf].detach()
         shapes[examples[leaf]] = dims
     args, kwargs = pytree.tree_unflatten(examples, in_spec)
     dynamic_shapes = shapes.dynamic_shapes(module, args, kwargs)  # type: ignore[no-untyped-call]
@@ -236,6 +236,29 @@ def _with_extent(tensor: torch.Tensor, axis: int, extent: int) -> torch.Tensor:
     """The tensor repeated or cut along an axis: its values stay what they were."""
     index = torch.arange(extent, device=tensor.device) % tensor.shape[axis]
     return tensor.index_select(axis, index)
+
+
+def _apart(module: torch.nn.Module, examples: Sequence[Any]) -> list[Any]:
+    """The examples with an object and a storage of its own for every tensor.
+
+    The exporter takes one tensor for one input, so of two inputs that get it the program would read one twice, and it
+    takes two views of one storage for aliases where the module writes to either.
+    """
+    storages = {
+        StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+        for tensor in itertools.chain(module.parameters(), module.buffers())
+        if tensor.layout is torch.strided
+    }
+    own = []
+    for value in examples:
+        if isinstance(value, torch.Tensor):
+            value = value.detach()
+            if value.layout is torch.strided:
+                storage = StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]
+                value = value.clone() if storage in storages else value
+                storages.add(storage)
+        own.append(value)
+    return own
 
 
 def _dims(envelope: Envelope, call: Sequence[Any], ranges: Mapping[_Place, Bounds]) -> dict[int, dict[int, Any]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 from torch_tensorrt_profiles._patching import Patches
+from torch_tensorrt_profiles._stand_ins import cuda_questions_answered
 from torch_tensorrt_profiles.dynamo import _refusals
 from torch_tensorrt_profiles.dynamo._compile import with_profiles_parameter
+from torch_tensorrt_profiles.dynamo._inputs import needs_resolution
 from torch_tensorrt_profiles.dynamo._optimization_profile import OptimizationProfile
 
 
@@ -34,9 +37,13 @@ def _compile(front_end: ModuleType) -> Callable[..., Any]:
     ) -> Any:
         kind = front_end._parse_module_type(module)
         exported = kind == front_end._ModuleType.ep
-        nothing_given = inputs is None and arg_inputs is None and not kwarg_inputs
-        if optimization_profiles is None and not (exported and nothing_given):
-            return stock(module, ir, inputs, arg_inputs, kwarg_inputs, *args, **options)
+        _refusals.refuse_near_misses(options, inspect.signature(front_end.dynamo_compile).parameters)
+        ours = optimization_profiles is not None or (
+            exported and needs_resolution(inputs, arg_inputs, kwarg_inputs or None)
+        )
+        if not ours:
+            with cuda_questions_answered():  # stock asks for a device before it exports
+                return stock(module, ir, inputs, arg_inputs, kwarg_inputs, *args, **options)
         target = front_end._get_target_fe(kind, ir)
         _refuse_other_front_ends(front_end, target)
         given: dict[str, Any] = {"inputs": inputs, "arg_inputs": arg_inputs, "kwarg_inputs": kwarg_inputs}

@@ -52,14 +52,23 @@ def _refuse_what_needs_a_gpu(exported_program: Any, options: dict[str, Any]) -> 
             "This host has no GPU and TensorRT-RTX cannot build a refittable engine without one. Leave out "
             "immutable_weights=False, or compile on a GPU host."
         )
-    # The signature names them only once the program is functional.
-    mutated = sorted(exported_program.run_decompositions({}).graph_signature.buffers_to_mutate.values())
-    if mutated:
+    written = _written_by(exported_program)
+    if written:
         raise RuntimeError(
-            f"This host has no GPU, and the program writes to its buffers {mutated}: a program that is saved with its "
-            f"engines as data does not keep such writes. Pass the cache as inputs and outputs instead of buffers, or "
-            f"compile on a GPU host."
+            f"This host has no GPU, and the program writes to {written}: a program that is saved with its engines as "
+            f"data does not keep such writes. Have it take the cache as an input and return the new one, or compile on "
+            f"a GPU host."
         )
+
+
+def _written_by(exported_program: Any) -> list[str]:
+    """The buffers and inputs that a program changes in place."""
+    signature = exported_program.graph_signature
+    schemas = [getattr(node.target, "_schema", None) for node in exported_program.graph.nodes]
+    if any(schema is not None and schema.is_mutable for schema in schemas):
+        # The signature names them only once the program is functional, which takes a while to make.
+        signature = exported_program.run_decompositions({}).graph_signature
+    return sorted([*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()])
 
 
 def remember_ranges(compiled: Any, exported_program: Any) -> None:
@@ -108,7 +117,8 @@ def graft_interpreter(module: ModuleType, patches: Patches) -> None:
         patches(module, "trt", _BuildOnlyTensorRT(module.trt))
 
 
-def graft_compiler(module: ModuleType, patches: Patches) -> None:
+def graft_device(module: ModuleType, patches: Patches) -> None:
+    """What is exported, and the parts that stay in PyTorch, go to the engine's device; load() does that later."""
     if host_has_gpu():
         return
     import torch
@@ -117,7 +127,6 @@ def graft_compiler(module: ModuleType, patches: Patches) -> None:
 
     @functools.wraps(stock)
     def to_torch_device(device: Any) -> torch.device:
-        # The parts that stay in PyTorch are moved to the engine's device; load() does that on the GPU host.
         return torch.device("cpu")
 
     patches(module, "to_torch_device", to_torch_device)
@@ -144,10 +153,38 @@ def graft_module(module: ModuleType, patches: Patches) -> None:
     def forward(self: Any, *inputs: Any) -> Any:
         raise RuntimeError(RUN_ELSEWHERE)
 
+    stock_pack = cls._pack_engine_info
+
+    @functools.wraps(stock_pack)
+    def _pack_engine_info(self: Any) -> Any:
+        with cuda_questions_answered():
+            return stock_pack(self)
+
+    @functools.wraps(cls.set_extra_state)
+    def set_extra_state(self: Any, state: Any) -> None:
+        raise RuntimeError(f"Loading a state_dict into a TensorRT module makes a live engine. {RUN_ELSEWHERE}")
+
+    patches(cls, "_pack_engine_info", _pack_engine_info)
+    patches(cls, "set_extra_state", set_extra_state)
     patches(cls, "setup_engine", setup_engine)
     patches(cls, "set_output_tensors_as_unowned", set_output_tensors_as_unowned)
     patches(cls, "get_engine", get_engine)
     patches(cls, "forward", forward)
+
+
+def graft_mutable_module(module: ModuleType, patches: Patches) -> None:
+    if host_has_gpu():
+        return
+    cls = module.MutableTorchTensorRTModule
+
+    @functools.wraps(cls.__init__)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(
+            "This host has no GPU, and a MutableTorchTensorRTModule compiles when it is run. Export the model and use "
+            "torch_tensorrt.dynamo.compile, or make the module on a GPU host."
+        )
+
+    patches(cls, "__init__", init)
 
 
 def graft_placeholder_op(module: ModuleType, patches: Patches) -> None:
@@ -194,6 +231,9 @@ def _save_engines_as_data(program: Any, file_path: str, given: dict[str, Any]) -
     from torch_tensorrt.dynamo._exporter import export
 
     output_format = given.get("output_format", "exported_program")
+    formats = ("exported_program", "torchscript", "aot_inductor", "executorch")
+    if output_format not in formats:
+        raise ValueError(f"output_format {output_format!r} is unknown; expected one of {', '.join(formats)}")
     if output_format != "exported_program":
         raise RuntimeError(
             f"output_format={output_format!r} needs a GPU. On this host a program can be saved with "
@@ -201,12 +241,27 @@ def _save_engines_as_data(program: Any, file_path: str, given: dict[str, Any]) -
         )
     if not file_path:
         raise ValueError("file_path is empty; expected the path of the file to write, such as 'program.ep'")
+    _refuse_sizes_as_outputs(program)
     with cuda_questions_answered():
         exported = export(program, cross_compile_module=True, use_legacy_exporter=True)
     ranges = program.meta.get(_RANGES, {})
     exported.range_constraints.update((s, r) for s, r in ranges.items() if s in exported.range_constraints)
     options = {name: given[name] for name in ("extra_files", "pickle_protocol") if given.get(name) is not None}
     torch.export.save(exported, file_path, **options)
+
+
+def _refuse_sizes_as_outputs(program: Any) -> None:
+    """An engine as data has tensors for outputs; torch would say so by printing the node, engine and all."""
+    import torch
+
+    for node in program.graph.nodes:
+        made = node.meta.get("val") if node.op in ("call_module", "placeholder", "call_function") else None
+        for index, value in enumerate(made if isinstance(made, (list, tuple)) else ()):
+            if not isinstance(value, torch.Tensor):
+                raise ValueError(
+                    f"output {index} of engine {node.name!r} is a size, not a tensor, and cannot be saved on a host "
+                    f"without a GPU. Return tensors only (the caller can read a size off them), or save on a GPU host."
+                )
 
 
 def _holds_engines_as_data(program: Any) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
+from collections.abc import Collection
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +34,18 @@ def refuse_for_torchscript() -> None:
         ValueError: always.
     """
     raise ValueError(f"{KEYWORD} is not an option of the TorchScript front end (ir='ts'). {_WHERE}")
+
+
+def refuse_near_misses(options: Collection[str], known: Collection[str]) -> None:
+    """Stock drops unknown keywords; one that is nearly ours must not vanish so.
+
+    Raises:
+        TypeError: an unknown keyword is close to ``optimization_profiles``.
+    """
+    unknown = [name for name in options if name not in known]
+    near = difflib.get_close_matches(KEYWORD, unknown, n=1, cutoff=0.75)
+    if near:
+        raise TypeError(f"unknown keyword {near[0]!r}; did you mean {KEYWORD!r}?")
 
 
 def graft_dynamo_utils(module: ModuleType, patches: Patches) -> None:

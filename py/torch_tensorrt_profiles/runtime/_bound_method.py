@@ -9,6 +9,8 @@ from typing import Any
 
 from torch_tensorrt_profiles._patching import Patches
 
+NAME = "optimization_profile"
+
 
 def optimization_profile(self: Any, profile: Any) -> Any:
     """Selects an optimization profile of this program's engines for a ``with`` block.
@@ -20,5 +22,15 @@ def optimization_profile(self: Any, profile: Any) -> Any:
     return select(self, profile)
 
 
+class _Method:
+    """The method, unless the module has a child, a parameter or a buffer of that name: those are not on its class."""
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        for held in ("_modules", "_parameters", "_buffers"):
+            if instance is not None and NAME in vars(instance).get(held, {}):
+                return vars(instance)[held][NAME]
+        return optimization_profile.__get__(instance, owner)
+
+
 def graft_bound_method(cls: type, patches: Patches) -> None:
-    patches(cls, "optimization_profile", optimization_profile)
+    patches(cls, NAME, _Method())

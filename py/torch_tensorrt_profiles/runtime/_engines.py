@@ -19,7 +19,7 @@ class ProgramEngine:
     """One engine of a program.
 
     Attributes:
-        name: as in the program.
+        name: the engine's own, which its traces carry too.
         live: Torch-TensorRT's engine object, or None where it is only data (built on a host without a GPU).
         profiles: our record, or None for an engine that was compiled without names.
     """
@@ -70,21 +70,23 @@ def _walk(program: Any) -> Iterator[ProgramEngine]:
         yield from _of_exported_program(program)
     custom_objects = getattr(getattr(program, "loader", program), "get_custom_objs", None)
     if callable(custom_objects):
-        for name, value in custom_objects().items():
+        for value in custom_objects().values():
             if _is_engine(value):
-                yield _of_live(name, value)
+                yield _of_live(value)
     if not isinstance(program, torch.nn.Module):
         return
-    for path, module in program.named_modules():
+    for module in program.modules():
         if isinstance(module, TorchTensorRTModule):
             if module.engine is None and module.serialized_engine and not vars(module).get(RECORD):
                 module.setup_engine()  # lazy_engine_init leaves it to the first use, as does stock here
-            yield _of_module(path or module.name, module)
+            yield _of_module(module)
             continue
+        if isinstance(module, torch.fx.GraphModule):
+            yield from _as_data(module.graph)
         held = _held_by_script(module) if isinstance(module, torch.jit.ScriptModule) else vars(module)
-        for name, value in held.items():
+        for value in held.values():
             if _is_engine(value):
-                yield _of_live(f"{path}.{name}" if path else name, value)
+                yield _of_live(value)
 
 
 def _held_by_script(module: Any) -> dict[str, Any]:
@@ -93,22 +95,30 @@ def _held_by_script(module: Any) -> dict[str, Any]:
     return {name: getattr(module, name) for name in names if hasattr(module, name)}
 
 
-def _of_module(name: str, module: Any) -> ProgramEngine:
+def _of_module(module: Any) -> ProgramEngine:
     record = vars(module).get(RECORD)
+    name = f"{module.name}_engine" if module.name else "tensorrt_engine"  # as Torch-TensorRT names its engine
     return ProgramEngine(name, module.engine, None if record is None else EngineProfiles.from_json(record))
 
 
-def _of_live(name: str, engine: Any) -> ProgramEngine:
+def _of_live(engine: Any) -> ProgramEngine:
+    import torch
+
+    name = engine.serialize_metadata_only()[int(torch.ops.tensorrt.NAME_IDX())]
     return ProgramEngine(name, engine, _metadata.read(engine.get_serialized_metadata()))
 
 
 def _of_exported_program(program: Any) -> Iterator[ProgramEngine]:
+    for value in program.constants.values():
+        if _is_engine(value):
+            yield _of_live(value)
+    yield from _as_data(program.graph_module.graph)
+
+
+def _as_data(graph: Any) -> Iterator[ProgramEngine]:
     import torch
 
-    for name, value in program.constants.items():
-        if _is_engine(value):
-            yield _of_live(name, value)
-    for node in program.graph_module.graph.nodes:
+    for node in graph.nodes:
         if ENGINE_AS_DATA in node.name:
             packed = node.args[1:]
             metadata = packed[int(torch.ops.tensorrt.SERIALIZED_METADATA_IDX())]

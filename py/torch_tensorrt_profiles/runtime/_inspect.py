@@ -32,12 +32,14 @@ def optimization_profiles(program: Any) -> dict[str, list[dict[str, Any]]]:
 
     Returns:
         ``{engine name: [{"index": int, "name": str, "inputs": {binding: {"min", "opt", "max": tuple of extents}}}]}``;
-        ``inputs`` is empty where the engine was compiled without our record.
+        ``inputs`` is empty where the engine was compiled without our record. Engines of one name are told apart by
+        ``#2``, ``#3`` and so on.
     """
-    listing = {}
+    listing: dict[str, list[dict[str, Any]]] = {}
     for engine in engines_of(program):
+        alike = sum(name.partition("#")[0] == engine.name for name in listing)
         ranges = engine.profiles.ranges if engine.profiles is not None else ({},) * engine.count
-        listing[engine.name] = [
+        listing[f"{engine.name}#{alike + 1}" if alike else engine.name] = [
             {
                 "index": index,
                 "name": name,

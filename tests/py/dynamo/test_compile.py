@@ -110,6 +110,27 @@ def test_mapping_on_input_yields_the_same_names(built):
     assert torch_tensorrt.runtime.profile_names(program) == ["prefill", "decode"]
 
 
+def test_mapping_on_keyword_inputs_of_the_front_end(built):
+    """Stock's front end drops keyword inputs of an exported program."""
+    seq = torch.export.Dim("seq", min=1, max=64)
+    exported = torch.export.export(
+        torch.nn.ReLU(),
+        kwargs={"input": torch.ones(8, 4, device=device())},
+        args=(),
+        dynamic_shapes={"input": {0: seq}},
+    )
+    spec = torch_tensorrt.Input(profiles={"a": {"min": (4, 4), "opt": (8, 4), "max": (16, 4)}, "b": (1, 4)})
+    program = torch_tensorrt.compile(exported, ir="dynamo", kwarg_inputs={"input": spec}, min_block_size=1)
+    assert torch_tensorrt.runtime.profile_names(program) == ["a", "b"]
+    assert [shape[2] for profile in built[0] for shape in profile.values()] == [(16, 4), (1, 4)]
+
+
+def test_profiles_that_reach_no_engine_are_said_to(caplog):
+    with caplog.at_level(logging.WARNING, logger="torch_tensorrt_profiles"):
+        torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=[PREFILL, DECODE], min_block_size=99)
+    assert "['prefill', 'decode'] have no effect" in caplog.text
+
+
 def test_graph_break_every_engine_carries_all_profiles(built):
     profiles = [OptimizationProfile("long", {"x": {1: (4, 32, 64)}}), OptimizationProfile("one", {"x": {1: 1}})]
     program = torch_tensorrt.dynamo.compile(export_broken(), optimization_profiles=profiles, **BREAK)
@@ -212,6 +233,12 @@ class TestRefusals:
 
         with pytest.raises(TypeError, match=r"CompilationSettings.*Pass it to torch_tensorrt\.dynamo\.compile"):
             CompilationSettings(optimization_profiles=[DECODE])
+
+    @pytest.mark.parametrize("compile", [torch_tensorrt.dynamo.compile, torch_tensorrt.compile])
+    @pytest.mark.parametrize("keyword", ["optimization_profile", "optimisation_profiles"])
+    def test_near_misses_of_the_keyword(self, compile, keyword):
+        with pytest.raises(TypeError, match=f"{keyword}.*did you mean 'optimization_profiles'"):
+            compile(export_two_inputs(), **{keyword: [DECODE]})
 
     def test_profiles_on_input_and_as_keyword(self, built):
         spec = torch_tensorrt.Input(

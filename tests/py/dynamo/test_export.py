@@ -120,6 +120,37 @@ def test_one_tensor_given_twice_need_not_vary_twice() -> None:
     assert ranges(program) == {"x": ["1 to 8"], "y": ["4 to 4"]}
 
 
+class Cache(torch.nn.Module):
+    """Reads two inputs of one shape, and may write to the first."""
+
+    def __init__(self, writes: bool = False) -> None:
+        super().__init__()
+        self.writes = writes
+        self.register_buffer("state", torch.ones(4))
+
+    def forward(self, ids, k, v):
+        if self.writes:
+            k.add_(self.state)
+        return torch.relu(ids) * 2 + k.sum() - v.sum() * 3
+
+
+@pytest.mark.parametrize("share", ["object", "storage", "buffer", "Input"])
+@pytest.mark.parametrize("writes", [False, True])
+def test_inputs_that_share_an_example_stay_two_inputs(share: str, writes: bool) -> None:
+    model = Cache(writes)
+    one = torch.zeros(8)
+    given = {
+        "object": (one[:4],) * 2,
+        "storage": (one[:4], one[4:]),
+        "buffer": (model.state, model.state),
+        "Input": (Input((4,)),) * 2,
+    }[share]
+    profiles = [Profile("a", {"ids": {1: (4, 8, 16)}}), Profile("b", {"ids": {1: 1}})]
+    program = export_over_profiles(model, (torch.zeros(2, 8), *given), None, profiles).run_decompositions()
+    x, k, v = torch.randn(2, 5), torch.randn(4), torch.randn(4)
+    torch.testing.assert_close(program.module()(x, k.clone(), v), model(x, k.clone(), v))
+
+
 @pytest.mark.parametrize("key", ["batch['ids'][{}]", "batch_ids_{}"])
 def test_nested_keyword_and_constant_inputs(key: str) -> None:
     x = torch.zeros(2, 16)

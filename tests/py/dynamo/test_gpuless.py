@@ -59,13 +59,17 @@ def test_save_and_load(tmp_path, kind):
         [(1, 128)] if kind == "one engine" else [(1, 64)]
     )
     assert len(optimization_profiles(loaded)) == (1 if kind == "one engine" else 2)
+    module = loaded.module()
+    assert optimization_profiles(module) == optimization_profiles(loaded) == optimization_profiles(compiled)
     with pytest.raises(RuntimeError, match=r"no GPU.*torch_tensorrt\.load"):
-        loaded.module()(*inputs)
+        module(*inputs)
 
 
 def test_other_formats_need_a_gpu(program, tmp_path):
     with pytest.raises(RuntimeError, match="aot_inductor.*GPU host"):
         torch_tensorrt.save(program, str(tmp_path / "p.pt2"), output_format="aot_inductor")
+    with pytest.raises(ValueError, match="'bogus' is unknown; expected one of exported_program"):
+        torch_tensorrt.save(program, str(tmp_path / "p.pt2"), output_format="bogus")
     assert not list(tmp_path.iterdir())
 
 
@@ -82,21 +86,61 @@ def test_tensorrt_proper_is_refused(monkeypatch):
         torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=PROFILES)
 
 
-def test_mutated_buffer_is_refused_with_the_reason():
-    class Cache(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("cache", torch.zeros(2, 4))
+class Cache(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(2, 4))
 
-        def forward(self, x):
-            self.cache.add_(x.sum())
-            return x + self.cache[:, :1]
+    def forward(self, x):
+        self.cache.add_(x.sum())
+        return x + self.cache[:, :1]
 
-    exported = torch.export.export(Cache(), (torch.ones(2, 8),), dynamic_shapes=({1: Dim("seq", min=1, max=16)},))
-    with pytest.raises(RuntimeError, match=r"writes to its buffers \['cache'\].*inputs and outputs"):
+
+class InPlace(torch.nn.Module):
+    def forward(self, x):
+        x.add_(1)
+        return torch.relu(x)
+
+
+@pytest.mark.parametrize(("model", "written"), [(Cache(), "cache"), (InPlace(), "x")])
+def test_writes_in_place_are_refused_with_the_reason(model, written):
+    exported = torch.export.export(model, (torch.ones(2, 8),), dynamic_shapes=({1: Dim("seq", min=1, max=16)},))
+    with pytest.raises(RuntimeError, match=rf"writes to \['{written}'\].*return the new one"):
         torch_tensorrt.dynamo.compile(
             exported, optimization_profiles=[OptimizationProfile("a", {"x": {1: (1, 8, 16)}})]
         )
+
+
+def test_a_module_with_named_profiles_on_its_inputs():
+    """The front end exports it itself, which asks for a device."""
+    spec = torch_tensorrt.Input(profiles={"a": {"min": (4, 4), "opt": (8, 4), "max": (16, 4)}, "b": (1, 4)})
+    program = torch_tensorrt.compile(torch.nn.Linear(4, 4).eval(), ir="dynamo", inputs=[spec], min_block_size=1)
+    assert profile_names(program) == ["a", "b"]
+
+
+def test_a_mutable_module_needs_a_gpu():
+    with pytest.raises(RuntimeError, match=r"no GPU.*torch_tensorrt\.dynamo\.compile"):
+        torch_tensorrt.MutableTorchTensorRTModule(torch.nn.Linear(4, 4), optimization_profiles=PROFILES)
+
+
+def test_state_dict(program):
+    state = program.state_dict()
+    (key,) = [key for key in state if key.endswith("_extra_state")]
+    assert len(state[key][1]) == int(torch.ops.tensorrt.SERIALIZATION_LEN())
+    with pytest.raises(RuntimeError, match=r"state_dict.*GPU host"):
+        program.load_state_dict(state)
+
+
+def test_a_size_as_output_is_refused_in_few_words(tmp_path):
+    class Sized(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(x) * 2, x.shape[1]
+
+    exported = torch.export.export(Sized(), (torch.ones(2, 8),), dynamic_shapes=({1: Dim("seq", min=1, max=16)},))
+    compiled = torch_tensorrt.dynamo.compile(exported, min_block_size=1)
+    with pytest.raises(ValueError, match="is a size") as error:
+        torch_tensorrt.save(compiled, str(tmp_path / "p.ep"))
+    assert len(str(error.value)) < 400
 
 
 def test_stand_ins_are_taken_back(program):

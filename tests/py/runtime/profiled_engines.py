@@ -86,16 +86,12 @@ def build_package(path: Path, seed: int, engine_name: str) -> None:
     assert path.is_file()
 
 
-def _environment(**changes: str) -> dict[str, str]:
-    return {**os.environ, **changes}
-
-
 def build_packages(folder: Path, packages: dict[str, tuple[int, str]]) -> None:
     """``packages``: seed and engine name (or "") by file name. Built by stock Torch-TensorRT, all at once."""
     builds = {
         name: subprocess.Popen(
             [sys.executable, __file__, "package", str(folder / f"{name}.pt2"), str(seed), engine_name],
-            env=_environment(TORCHTRT_PROFILES="0"),
+            env={**os.environ, "TORCHTRT_PROFILES": "0", "TORCHINDUCTOR_COMPILE_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -247,9 +247,9 @@ class TestSugar:
     @pytest.mark.parametrize("bad", [("FOLDER", "chrome"), ("", "trex"), ("/proc/nowhere", "trex")])
     def test_profile_execution_with_bad_input_runs_nothing(self, bad, tmp_path):
         before = get_profiling()
-        path, format = bad
+        path, format = bad[0].replace("FOLDER", str(tmp_path)), bad[1]
         ran = False
-        with pytest.raises(ValueError, match="profile_"), profile_execution(path.replace("FOLDER", str(tmp_path)), format):
+        with pytest.raises(ValueError, match="profile_"), profile_execution(path, format):
             ran = True
         assert not ran
         assert get_profiling()[:3] == before[:3]
