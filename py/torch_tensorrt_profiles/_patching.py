@@ -62,8 +62,11 @@ class Patches:
             }
             for module in _modules_of(self._package):
                 for name, value in list(vars(module).items()):
-                    if id(value) in replacements and value is not replacements[id(value)]:
-                        self(module, name, replacements[id(value)])
+                    latest = value
+                    while id(latest) in replacements:  # an attribute may have been replaced more than once
+                        latest = replacements[id(latest)]
+                    if latest is not value:
+                        self(module, name, latest)
 
     def undo(self) -> None:
         """Puts back everything that is still ours, newest first, and every reference that was taken meanwhile."""

@@ -18,6 +18,7 @@ SEAMS: dict[str, tuple[str, ...]] = {
     "torch_tensorrt.dynamo": (_DYNAMO + "_names:graft_dynamo",),
     "torch_tensorrt.dynamo._compiler": (
         _DYNAMO + "_gpuless:graft_device",
+        _DYNAMO + "_build:graft_compiler_log",
         _DYNAMO + "_compile:graft",
     ),
     "torch_tensorrt.dynamo._settings": (_DYNAMO + "_refusals:graft_settings",),
@@ -26,6 +27,7 @@ SEAMS: dict[str, tuple[str, ...]] = {
         _DYNAMO + "_build:graft_dynamo_utils",
         _DYNAMO + "_refusals:graft_dynamo_utils",
     ),
+    "torch_tensorrt.dynamo.lowering.passes._aten_lowering_pass": (_DYNAMO + "_build:graft_lowering",),
     "torch_tensorrt.dynamo.partitioning.common": (_DYNAMO + "_build:graft_partitioning_common",),
     "torch_tensorrt.dynamo.conversion._conversion": (
         _DYNAMO + "_build:graft_conversion",

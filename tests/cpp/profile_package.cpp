@@ -1,5 +1,6 @@
-// Profiles the engines inside an AOTInductor package from a process without Python: nothing but the C++ dispatcher, and no
-// handle to an engine. Prints what it saw as JSON; exits with 1, and the reason in it, where something is not as it should be.
+// Profiles the engines inside an AOTInductor package from a process without Python: nothing but the C++ dispatcher, and
+// no handle to an engine. Prints what it saw as JSON; exits with 1, and the reason in it, where something is not as it
+// should be.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
@@ -27,7 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kUsage =
-    "usage: profile_package --torchtrt FILE --profiles FILE --package FILE --prefix FOLDER --input FILE --shape N,N,...\n"
+    "usage: profile_package --torchtrt FILE --profiles FILE --package FILE --prefix FOLDER --input FILE --shape "
+    "N,N,...\n"
     "                       --expected FILE [--format perfetto|trex] [--device cuda|cpu]\n"
     "  --torchtrt   libtorchtrt_runtime.so or libtorchtrt.so\n"
     "  --profiles   libtorchtrt_profiles.so\n"
@@ -108,6 +110,12 @@ void set_profiling(bool enabled, const std::string& format, const std::string& p
   find<void(bool, std::string, std::string)>("tensorrt::set_profiling_config").call(enabled, format, prefix);
 }
 
+// Neither linked nor loaded on the way by somebody else.
+bool has_python() {
+  return ::dlsym(RTLD_DEFAULT, "Py_IsInitialized") != nullptr ||
+         read_file("/proc/self/maps").find("libpython") != std::string::npos;
+}
+
 Snapshot snapshot(const fs::path& folder) {
   Snapshot files;
   if (fs::exists(folder)) {
@@ -123,7 +131,8 @@ Snapshot snapshot(const fs::path& folder) {
 std::size_t count(const Snapshot& files, std::string_view suffix) {
   std::size_t found = 0;
   for (const auto& [path, content] : files) {
-    found += path.size() >= suffix.size() && path.compare(path.size() - suffix.size(), suffix.size(), suffix) == 0 ? 1 : 0;
+    found +=
+        path.size() >= suffix.size() && path.compare(path.size() - suffix.size(), suffix.size(), suffix) == 0 ? 1 : 0;
   }
   return found;
 }
@@ -149,7 +158,8 @@ class Program {
  public:
   explicit Program(const Arguments& arguments)
       : loader_(arguments.at("package")),
-        input_(read_floats(arguments.at("input")).reshape(parse_shape(arguments.at("shape"))).to(arguments.at("device"))),
+        input_(
+            read_floats(arguments.at("input")).reshape(parse_shape(arguments.at("shape"))).to(arguments.at("device"))),
         expected_(read_floats(arguments.at("expected"))) {}
 
   // Runs the package once and compares; waits for the result.
@@ -174,7 +184,7 @@ class Program {
 
 std::string profile(const Arguments& arguments) {
   expect(arguments.at("device") != "cuda" || torch::cuda::is_available(), "torch finds no CUDA device on this host");
-  expect(::dlsym(RTLD_DEFAULT, "Py_IsInitialized") == nullptr, "there is a Python in this process");
+  expect(!has_python(), "there is a Python in this process");
   load(arguments.at("torchtrt"));
   activate(load(arguments.at("profiles")));
 
@@ -209,7 +219,7 @@ std::string profile(const Arguments& arguments) {
       find<std::tuple<bool, std::string, std::string, std::int64_t>()>("tensorrt::get_profiling_config").call();
   expect(!enabled && format_now == format && fs::equivalent(prefix_now, prefix) && revisions == 2,
          "the configuration that was read is not the one that was set");
-  expect(::dlsym(RTLD_DEFAULT, "Py_IsInitialized") == nullptr, "a Python has come into this process");
+  expect(!has_python(), "a Python has come into this process");
 
   std::ostringstream out;
   out << "{\"ok\": true, \"engines\": " << engines << ", \"files\": " << files.size()

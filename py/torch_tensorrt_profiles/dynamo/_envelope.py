@@ -5,9 +5,10 @@ Ranges come from ``ExportedProgram.range_constraints``, which keeps ``Dim(min=1)
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -15,6 +16,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
+
+from torch_tensorrt_profiles.dynamo._optimization_profile import Extents
+from torch_tensorrt_profiles.dynamo._spans import span
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,20 @@ class Affine:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of an input: a fixed extent, or an expression of the program's symbols."""
+    """One axis of an input: a fixed extent, or an expression of the program's symbols.
+
+    ``size`` is what the expression was read from; the expression itself stays what it was at that time.
+    """
 
     expr: int | sympy.Expr
+    size: torch.SymInt | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, extent: int | torch.SymInt) -> Axis:
+        if isinstance(extent, torch.SymInt):
+            expr = extent.node.expr
+            return cls(int(expr)) if expr.is_number else cls(expr, extent)
+        return cls(int(extent))
 
     @property
     def is_static(self) -> bool:
@@ -61,11 +76,14 @@ class Axis:
     def affine(self) -> Affine | None:
         return None if isinstance(self.expr, int) else affine(self.expr)
 
-    def evaluate(self, values: Mapping[str, int]) -> int:
-        """The extent where every symbol has the given value."""
-        if isinstance(self.expr, int):
-            return self.expr
-        return int(self.expr.xreplace({s: sympy.Integer(values[s.name]) for s in self.expr.free_symbols}))
+    @property
+    def frozen_at(self) -> int | None:
+        """The one extent that this axis has been reduced to since it was read; None for one that still varies."""
+        return int(self.size.node.expr) if self.size is not None and self.size.node.expr.is_number else None
+
+    def span(self, symbols: Mapping[str, Extents]) -> Extents:
+        """How far the extent goes where every symbol has the given range, as in :func:`_spans.span`."""
+        return span(self.expr, symbols)
 
 
 @dataclass(frozen=True)
@@ -83,6 +101,10 @@ class InputEnvelope:
     dtype: torch.dtype
     axes: tuple[Axis, ...]
     is_shape_tensor: bool = False
+
+    def place(self, number: int) -> str:
+        """An axis, for people."""
+        return f"axis {number} of {self.path!r}"
 
 
 @dataclass(frozen=True)
@@ -114,9 +136,9 @@ class Envelope:
             value = placeholders[argument.name].meta.get("val")
             where = (argument.name, path or argument.name, leaf, leaf >= in_spec.child(0).num_leaves)
             if isinstance(value, torch.Tensor):
-                inputs.append(InputEnvelope(*where, value.dtype, tuple(_axis(extent) for extent in value.shape)))
+                inputs.append(InputEnvelope(*where, value.dtype, tuple(Axis.of(extent) for extent in value.shape)))
             elif isinstance(value, torch.SymInt):
-                inputs.append(InputEnvelope(*where, torch.int64, (_axis(value),), is_shape_tensor=True))
+                inputs.append(InputEnvelope(*where, torch.int64, (Axis.of(value),), is_shape_tensor=True))
             else:
                 constants[leaf] = value
         used = {symbol for spec in inputs for axis in spec.axes for symbol in axis.symbols}
@@ -125,10 +147,9 @@ class Envelope:
 
     def find(self, key: str) -> InputEnvelope | None:
         """The input of that path or placeholder name."""
-        path = key.replace('"', "'")
         by_name = None
         for spec in self.inputs:
-            if spec.path == path:
+            if same_path(key, spec.path):
                 return spec
             if spec.name == key:
                 by_name = spec
@@ -140,6 +161,11 @@ class Envelope:
             (spec, number) for spec in self.inputs for number, axis in enumerate(spec.axes) if symbol in axis.symbols
         ]
         yield from sorted(found, key=lambda place: str(place[0].axes[place[1]].expr) != symbol)
+
+    def place_of(self, symbol: str) -> str:
+        """The axis that the symbol is, or else one that depends on it, for people."""
+        spec, number = next(self.axes_of(symbol))
+        return spec.place(number)
 
     def bounds_of(self, axis: Axis, symbols: Mapping[str, Bounds] | None = None) -> Bounds:
         """The range of an axis that is affine in one symbol, or static."""
@@ -153,6 +179,19 @@ class Envelope:
         return Bounds(ends[0], None if symbol.max is None else ends[-1])
 
 
+def same_path(one: str, other: str) -> bool:
+    """Whether two paths are the same expression, whatever quotes and spaces they are written with."""
+    return one == other or _parsed(one) == _parsed(other)
+
+
+def _parsed(path: str) -> str:
+    try:
+        return ast.dump(ast.parse(path, mode="eval"))
+    except (SyntaxError, ValueError):
+        # A key of the caller's that is shown as something else than an expression.
+        return path
+
+
 def affine(expr: sympy.Expr) -> Affine | None:
     """``expr`` as an affine function of one symbol with integer coefficients, if it is one."""
     if len(expr.free_symbols) != 1:
@@ -164,13 +203,6 @@ def affine(expr: sympy.Expr) -> Affine | None:
     if len(coefficients) != 2 or not all(c.is_Integer for c in coefficients):
         return None
     return Affine(symbol.name, int(coefficients[0]), int(coefficients[1]))
-
-
-def _axis(extent: int | torch.SymInt) -> Axis:
-    if isinstance(extent, torch.SymInt):
-        expr = extent.node.expr
-        return Axis(int(expr) if expr.is_number else expr)
-    return Axis(int(extent))
 
 
 def _symbol_bounds(constraints: Mapping[Any, Any], used: set[str]) -> dict[str, Bounds]:

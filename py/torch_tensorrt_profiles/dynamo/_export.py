@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from torch_tensorrt_profiles.dynamo._envelope import Axis, Bounds, Envelope, InputEnvelope
+from torch_tensorrt_profiles.dynamo._envelope import Axis, Bounds, Envelope, InputEnvelope, same_path
 from torch_tensorrt_profiles.dynamo._input_graft import is_incomplete, opt_shape
 from torch_tensorrt_profiles.dynamo._inputs import profiles_twice
 from torch_tensorrt_profiles.dynamo._optimization_profile import OptimizationProfile, ShapeRange
@@ -86,6 +86,7 @@ def export_over_profiles(
         ) from error
     _check_dynamic(Envelope.of(program), envelope, ranges)
     _keep_ones(program, ranges)
+    _check_shared(Envelope.of(program), envelope, ranges, profiles)
     return program
 
 
@@ -102,7 +103,14 @@ def _refuse_modelopt(module: torch.nn.Module) -> None:
 def _names(module: torch.nn.Module, in_spec: pytree.TreeSpec) -> list[_Name]:
     """What each leaf of the call is known by."""
     args, kwargs = in_spec.children()
-    bound = inspect.signature(module.forward).bind(*range(args.num_children), **dict.fromkeys(kwargs.context))
+    signature = inspect.signature(module.forward)
+    try:
+        bound = signature.bind(*range(args.num_children), **dict.fromkeys(kwargs.context))
+    except TypeError as error:
+        raise TypeError(
+            f"the module's forward takes {signature}: {error}. Give what to call it with as arg_inputs and "
+            "kwarg_inputs: an example tensor for each, or torch_tensorrt.Input(opt_shape=..., dtype=...)"
+        ) from error
     parameters: list[str] = []
     for name, value in bound.arguments.items():
         # *args are numbered by the exporter as well.
@@ -152,9 +160,8 @@ def _examples(
 
 def _shape_in(profiles: Sequence[OptimizationProfile], name: _Name) -> tuple[int, ...]:
     for profile in profiles:
-        for key in (name.path, name.placeholder):
-            shapes = profile.inputs.get(key)
-            if isinstance(shapes, ShapeRange):
+        for key, shapes in profile.inputs.items():
+            if isinstance(shapes, ShapeRange) and (same_path(key, name.path) or key == name.placeholder):
                 return shapes.opt
     raise ValueError(
         f"Input for {name.path!r} has no shape, and no profile gives the whole shape of that input. Give an example "
@@ -299,6 +306,36 @@ def _check_dynamic(exported: Envelope, asked: Envelope, ranges: Mapping[_Place, 
             f"the module fixes {shown}, where the profiles vary it. An input that no profile names is static and fixes "
             f"what it shares: name every input that has such an axis in the profiles, {_EXPORT_YOURSELF}"
         )
+
+
+def _check_shared(
+    exported: Envelope, asked: Envelope, ranges: Mapping[_Place, Bounds], profiles: Sequence[OptimizationProfile]
+) -> None:
+    """Refuses axes that the module makes one, but of which one was asked to go further than another."""
+    axes = {spec.leaf: spec.axes for spec in exported.inputs}
+    paths = {spec.leaf: spec.path for spec in asked.inputs}
+    groups: dict[str, dict[_Place, frozenset[int | None]]] = {}
+    for place, bounds in ranges.items():
+        form = axes[place.leaf][place.axis].affine
+        if form and bounds.max is not None:
+            groups.setdefault(form.symbol, {})[place] = frozenset(map(form.solve, (bounds.min, bounds.max)))
+    for symbol, group in groups.items():
+        got = exported.symbols[symbol]
+        ends = {end for asked_for in group.values() for end in asked_for if end is not None}
+        # If all were asked for the same, the module takes less than that: then the profiles are refused for it.
+        if len(set(group.values())) > 1 and (min(ends) < got.min or (got.max is not None and max(ends) > got.max)):
+            shown = [f"axis {place.axis} of {paths[place.leaf]!r} ({ranges[place]})" for place in group]
+            raise ValueError(
+                f"the module makes {' and '.join(shown)} one extent, so they need the same range in every profile"
+                + "".join(_left_out(asked, profile, list(group)) for profile in profiles)
+            )
+
+
+def _left_out(asked: Envelope, profile: OptimizationProfile, group: Sequence[_Place]) -> str:
+    given = {_Place(spec.leaf, axis) for spec, _, ranges in given_ranges(asked, profile) for axis in ranges}
+    paths = {spec.leaf: spec.path for spec in asked.inputs}
+    missing = [f"axis {place.axis} of {paths[place.leaf]!r}" for place in group if place not in given]
+    return f". Name {' and '.join(missing)} in profile {profile.name!r} too" if 0 < len(missing) < len(group) else ""
 
 
 def _keep_ones(program: ExportedProgram, ranges: Mapping[_Place, Bounds]) -> None:

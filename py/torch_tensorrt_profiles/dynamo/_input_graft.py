@@ -21,7 +21,8 @@ from torch_tensorrt_profiles.dynamo._optimization_profile import (
     parse_shape,
 )
 
-_SHAPES = ("shape", "min_shape", "opt_shape", "max_shape", "shape_ranges", "profiles")
+# Stock ignores keywords that it does not know, so a misspelt shape has to be taken for one that is missing.
+_BESIDE_SHAPES = {"dtype", "format", "is_shape_tensor", "name", "shared_dims", "tensor_domain", "torch_tensor"}
 _SETTLED_ATTRIBUTES = ("shape", "shape_mode", "torch_tensor")
 
 
@@ -86,8 +87,10 @@ class _Unsettled:
 
 
 def _leaves_shape_out(kwargs: Mapping[str, Any]) -> bool:
-    given = {key for key in _SHAPES if key in kwargs} - ({"profiles"} if kwargs.get("profiles") is None else set())
-    return given <= {"opt_shape"}
+    return all(
+        key in _BESIDE_SHAPES or key == "opt_shape" or (key == "profiles" and value is None)
+        for key, value in kwargs.items()
+    )
 
 
 def _init_without_shape(self: Any, stock_init: Callable[..., None], kwargs: dict[str, Any]) -> None:

@@ -5,7 +5,8 @@ The user's own objects are read, and never changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,7 +68,15 @@ def prepare(
     """
     from torch_tensorrt import Input
 
+    if not isinstance(exported_program, ExportedProgram):
+        raise TypeError(
+            f"a torch.export.ExportedProgram is compiled here, found {type(exported_program).__name__}. Export the "
+            "module first, torch.export.export(module, args, dynamic_shapes=...) with a torch.export.Dim for every "
+            "axis that varies, or use torch_tensorrt.compile(module, ir='dynamo', arg_inputs=..., "
+            "optimization_profiles=...), which exports it over the profiles"
+        )
     envelope = Envelope.of(exported_program)
+    _check_structure(envelope)
     if inputs is not None and arg_inputs is not None:
         raise ValueError("inputs and arg_inputs are the same argument: give one of them")
     given = match_call(envelope, arg_inputs if inputs is None else inputs, kwarg_inputs or {})
@@ -89,6 +98,33 @@ def prepare(
         leaves[spec.leaf] = _build(spec, given.get(spec.leaf), [shapes[spec.name] for shapes in resolution.shapes])
     args, kwargs = pytree.tree_unflatten(leaves, envelope.in_spec)
     return PreparedInputs(args, kwargs, resolution)
+
+
+def _check_structure(envelope: Envelope) -> None:
+    """Refuses what Torch-TensorRT takes no inputs of: other containers than these, and other constants."""
+    args, kwargs = envelope.in_spec.children()
+    for name, spec in zip(envelope.parameters, (*args.children(), *kwargs.children()), strict=True):
+        for kind in _containers(spec):
+            if kind is not namedtuple and not issubclass(kind, (list, tuple, dict)):
+                raise TypeError(
+                    f"input {name!r} holds a {kind.__name__}, and Torch-TensorRT takes only tensors, numbers, and "
+                    f"lists, tuples and dicts of them. Export a module that takes what is in the {kind.__name__} as "
+                    f"tensors, or in a dict, and makes the {kind.__name__} of them in its forward"
+                )
+    for value in envelope.constants.values():
+        if not isinstance(value, (int, float, bool, type(None))):
+            raise TypeError(
+                f"the program was exported with the input {value!r}, and Torch-TensorRT takes no "
+                f"{type(value).__name__}. Give it to the module's constructor, or as a default in its forward, and "
+                "export the module without it"
+            )
+
+
+def _containers(spec: pytree.TreeSpec) -> Iterator[Any]:
+    if not spec.is_leaf():
+        yield spec.type
+        for child in spec.children():
+            yield from _containers(child)
 
 
 def _resolve(

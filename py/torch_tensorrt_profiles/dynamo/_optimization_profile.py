@@ -31,6 +31,11 @@ class Extents(NamedTuple):
     max: int
 
 
+def shown(extents: Extents) -> str:
+    """The range as a profile would give it."""
+    return str(extents.opt) if extents.min == extents.max else str(tuple(extents))
+
+
 @dataclass(frozen=True)
 class ShapeRange:
     """Whole shapes of one input, each a tuple with an extent per axis."""
@@ -64,8 +69,7 @@ class AxisRanges:
         return iter(self.ranges)
 
     def __repr__(self) -> str:
-        shown = (f"{axis}: {r.opt if r.min == r.max else tuple(r)}" for axis, r in self.ranges)
-        return "{" + ", ".join(shown) + "}"
+        return "{" + ", ".join(f"{axis}: {shown(extents)}" for axis, extents in self.ranges) + "}"
 
 
 InputRange: TypeAlias = ShapeRange | AxisRanges

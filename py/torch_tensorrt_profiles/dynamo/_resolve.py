@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torch_tensorrt_profiles.dynamo._envelope import Affine, Axis, Bounds, Envelope, InputEnvelope
@@ -14,7 +14,9 @@ from torch_tensorrt_profiles.dynamo._optimization_profile import (
     OptimizationProfile,
     ShapeRange,
     check_order,
+    shown,
 )
+from torch_tensorrt_profiles.dynamo._spans import at_least_one
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Resolution:
     names: tuple[str, ...]
     symbols: tuple[Mapping[str, Extents], ...]
     shapes: tuple[Mapping[str, ShapeRange], ...]
+    envelope: Envelope = field(compare=False, repr=False)
 
 
 class _Settled(NamedTuple):
@@ -82,7 +85,7 @@ def resolve(
     shapes = tuple(_shapes(envelope, name, found) for name, found in zip(names, symbols, strict=True))
     for profile, found in zip(profiles or (), shapes, strict=profiles is not None):
         _check_derived(envelope, profile, found)
-    return Resolution(names, symbols, shapes)
+    return Resolution(names, symbols, shapes, envelope)
 
 
 def check_profiles(profiles: Sequence[OptimizationProfile]) -> None:
@@ -178,6 +181,7 @@ def given_ranges(
 def _settle(envelope: Envelope, profile: OptimizationProfile, defaults: Mapping[str, _Default]) -> dict[str, _Settled]:
     """The symbols that the profile sets, by any of its inputs."""
     settled: dict[str, _Settled] = {}
+    following = []
     prefix = f"profile {profile.name!r}, "
     for spec, key, ranges in given_ranges(envelope, profile):
         for number, extents in ranges.items():
@@ -189,10 +193,13 @@ def _settle(envelope: Envelope, profile: OptimizationProfile, defaults: Mapping[
                 symbol = _solve(axis, form, extents, prefix + where)
                 _check_inside(envelope, axis, form, symbol, defaults[form.symbol], prefix + where)
                 _put(settled, form.symbol, symbol, where, prefix)
+            elif not axis.is_static:
+                following.append(f"{spec.place(number)}, which others make {axis.expr}")
     if not settled:
+        only = " and ".join(following) or f"static ones of {_quoted(list(profile.inputs))}"
         raise ValueError(
-            f"profile {profile.name!r} sets no dynamic axis of the program, only static ones of "
-            f"{_quoted(list(profile.inputs))}. Give it one of these: {_dynamic_axes(envelope)}"
+            f"profile {profile.name!r} sets no dynamic axis of the program, only {only}. "
+            f"Give it one of these: {_axes_to_give(envelope)}"
         )
     return settled
 
@@ -253,7 +260,7 @@ def _check_rank(spec: InputEnvelope, rank: int, where: str) -> None:
 def _check_static(axis: Axis, extents: Extents, where: str) -> None:
     if axis.is_static and not extents.min == extents.opt == extents.max == axis.expr:
         raise ValueError(
-            f"{where}: {_shown(extents)} given, but the axis is exported as always {axis.expr}. "
+            f"{where}: {shown(extents)} given, but the axis is exported as always {axis.expr}. "
             f"Leave it at {axis.expr}, or export it with a torch.export.Dim"
         )
 
@@ -265,7 +272,7 @@ def _check_inside(envelope: Envelope, axis: Axis, form: Affine, symbol: Extents,
     allowed = envelope.bounds_of(axis, {form.symbol: default.bounds})
     exported = default.source == "as exported"
     raise ValueError(
-        f"{where}: {_shown(extents)} is outside {allowed}, {default.source}. Stay inside, or "
+        f"{where}: {shown(extents)} given, but the axis is {allowed}, {default.source}. Stay inside, or "
         + ("export the program with a wider torch.export.Dim" if exported else "widen the Input")
     )
 
@@ -288,7 +295,7 @@ def _put(settled: dict[str, _Settled], symbol: str, extents: Extents, where: str
     if before.extents != extents:
         raise ValueError(
             f"{prefix}{before.where} and {where} are one symbol of the program ({symbol}), but make it "
-            f"{_shown(before.extents)} and {_shown(extents)}. Give one of them, or the same range"
+            f"{shown(before.extents)} and {shown(extents)}. Give one of them, or the same range"
         )
 
 
@@ -322,19 +329,20 @@ def _unbounded(envelope: Envelope, profile: str, symbol: str) -> str:
 
 
 def _shapes(envelope: Envelope, profile: str, symbols: Mapping[str, Extents]) -> dict[str, ShapeRange]:
-    corners = [{symbol: extents[corner] for symbol, extents in symbols.items()} for corner in range(3)]
     shapes = {}
     for spec in envelope.inputs:
         axes = []
         for number, axis in enumerate(spec.axes):
-            low, opt, high = (axis.evaluate(corner) for corner in corners)
-            # An extent that falls as its symbol rises has its minimum at the symbol's maximum.
-            axes.append(Extents(min(low, high), opt, max(low, high)))
-            if axes[-1].min < 1:
+            extents = axis.span(symbols)
+            # Of several symbols, not all combinations need to fit together.
+            if extents.max < 1 or (extents.min < 1 and len(axis.symbols) == 1):
+                where = f"profile {profile!r}, input" if profile else "input"
                 raise ValueError(
-                    f"profile {profile!r}, input {spec.path!r}, axis {number}: its extent {axis.expr} would be "
-                    f"{axes[-1].min}. Give {' and '.join(axis.symbols)} a range where it is at least 1"
+                    f"{where} {spec.path!r}, axis {number}: its extent {axis.expr} would be "
+                    f"{f'at most {extents.max}' if extents.max < 1 else extents.min}. Give "
+                    f"{' and '.join(map(envelope.place_of, axis.symbols))} a range where it is at least 1"
                 )
+            axes.append(at_least_one(extents))
         shapes[spec.name] = ShapeRange(
             tuple(a.min for a in axes), tuple(a.opt for a in axes), tuple(a.max for a in axes)
         )
@@ -350,24 +358,20 @@ def _check_derived(envelope: Envelope, profile: OptimizationProfile, shapes: Map
             if axis.is_static or axis.affine is not None or shapes[spec.name].axis(number) == extents:
                 continue
             others = [
-                f"axis {n} of {s.path!r}"
+                s.place(n)
                 for s in envelope.inputs
                 for n, other in enumerate(s.axes)
                 if other.affine is not None and other.affine.symbol in axis.symbols
             ]
             raise ValueError(
-                f"{where}, axis {number}: {_shown(extents)} given, but the axis is exported as {axis.expr}, which "
-                f"makes it {_shown(shapes[spec.name].axis(number))} here. Leave it out, and give "
+                f"{where}, axis {number}: {shown(extents)} given, but the axis is exported as {axis.expr}, which "
+                f"makes it {shown(shapes[spec.name].axis(number))} here. Leave it out, and give "
                 f"{' and '.join(others) or 'the other axes'}"
             )
 
 
 def _contains(bounds: Bounds, extents: Extents) -> bool:
     return bounds.min <= extents.min and (bounds.max is None or extents.max <= bounds.max)
-
-
-def _shown(extents: Extents) -> str:
-    return str(extents.opt) if extents.min == extents.max else str(tuple(extents))
 
 
 def _quoted(names: Sequence[str]) -> str:
@@ -378,10 +382,10 @@ def _profiles(profiles: Sequence[OptimizationProfile]) -> str:
     return f"profile{'s' if len(profiles) > 1 else ''} {_quoted([profile.name for profile in profiles])}"
 
 
-def _dynamic_axes(envelope: Envelope) -> str:
+def _axes_to_give(envelope: Envelope) -> str:
     return ", ".join(
-        f"axis {number} of {spec.path!r}"
+        spec.place(number)
         for spec in envelope.inputs
         for number, axis in enumerate(spec.axes)
-        if not axis.is_static
+        if axis.affine is not None
     )

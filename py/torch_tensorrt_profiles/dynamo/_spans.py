@@ -60,7 +60,7 @@ def _is_exact(expr: sympy.Expr) -> bool:
 
 def _bounds(expr: sympy.Expr, ranges: Mapping[sympy.Symbol, Extents]) -> tuple[int, int]:
     found = bound_sympy(expr, {symbol: ValueRanges(extents.min, extents.max) for symbol, extents in ranges.items()})
-    if not (found.lower.is_finite and found.upper.is_finite):
+    if not (found.lower.is_Rational and found.upper.is_Rational):
         shown = " and ".join(f"{symbol} in {extents.min} to {extents.max}" for symbol, extents in ranges.items())
         raise ValueError(f"{expr} has no bounds for {shown}")
     return int(sympy.ceiling(found.lower)), int(sympy.floor(found.upper))

@@ -75,6 +75,19 @@ def concat() -> ExportedProgram:
     return export(Concat(), examples, dynamic_shapes={"a": auto, "b": auto, "c": {0: Dim.AUTO}})
 
 
+class Flatten(torch.nn.Module):
+    """The extent of the second input is the product of those of the first."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a.reshape(-1) + b
+
+
+@cache
+def flatten() -> ExportedProgram:
+    auto = Dim.AUTO(max=64)
+    return export(Flatten(), (torch.zeros(3, 4), torch.zeros(12)), dynamic_shapes={"a": (auto, auto), "b": (Dim.AUTO,)})
+
+
 @cache
 def repeat(low: int = 1, high: int = 32) -> ExportedProgram:
     size = Dim("size", min=low, max=high)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 import torch
 import torch_tensorrt
 from programs import BREAK, TwoInputs, device, export_broken, export_two_inputs
+from torch.export import Dim
 from torch_tensorrt.dynamo import OptimizationProfile
 
+SHAPES = ("min_shape", "opt_shape", "max_shape")
 PREFILL = OptimizationProfile("prefill", {"ids": {"min": (2, 16), "opt": (2, 64), "max": (2, 128)}})
 DECODE = OptimizationProfile("decode", {"ids": {1: 1}})
 
@@ -147,15 +150,150 @@ def test_graph_break_every_engine_carries_all_profiles(built):
     assert listed[next(reversed(listed))][0]["inputs"][binding]["max"][1] == 1024
 
 
-def test_an_input_that_profiles_cannot_be_carried_over_to_takes_the_union():
-    """Where stock falls back to the union of the profiles for one input of an engine, so does our record."""
-    from torch_tensorrt_profiles.dynamo._build import _profiles_of_engine
+class Falling(torch.nn.Module):
+    """The second engine gets 128 - s, and beside it s unless ``alone``."""
 
-    one = {"min_shape": (1,), "opt_shape": (1,), "max_shape": (1,)}
-    carried = torch_tensorrt.Input(profiles=[one, {**one, "max_shape": (8,)}], name="a")
-    union = torch_tensorrt.Input(min_shape=(1,), opt_shape=(2,), max_shape=(9,), name="b")
-    record = _profiles_of_engine(("x", "y"), [carried, union, torch_tensorrt.Input((3,), name="c")])
-    assert record.ranges[1] == {"a": ((1,), (1,), (8,)), "b": ((1,), (2,), (9,)), "c": ((3,), (3,), (3,))}
+    def __init__(self, alone: bool = False) -> None:
+        super().__init__()
+        self.alone = alone
+
+    def forward(self, x, cache):
+        rest = torch.relu(torch.sin(cache[:, x.shape[1] :] * 2) + 1) * 3
+        return rest if self.alone else (rest, torch.relu(torch.sin(x * 2) + 1))
+
+
+class Between(torch.nn.Module):
+    """The second engine gets s - t more than the cache."""
+
+    def forward(self, a, b, cache):
+        return torch.relu(torch.sin(torch.cat([cache * 2, a * 3], 1)[:, b.shape[1] :]) + 1) * 3
+
+
+class Product(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(torch.sin(torch.relu(x * 2).reshape(-1)) + 1)
+
+
+class Found(torch.nn.Module):
+    """The second engine gets an axis that data decide."""
+
+    def forward(self, x):
+        return torch.relu(x * 2), torch.relu(torch.sin(torch.nonzero(x[0]) * 1.0) + 1) * 3
+
+
+def second_engine(
+    built: list, module: torch.nn.Module, shapes: list[tuple[Any, ...]], *profiles: dict[str, Any]
+) -> set[tuple[tuple[int, ...], ...]]:
+    """The axis that varies of every binding of the second engine: (min, opt, max) of each profile."""
+    dims = [{n: dim for n, dim in enumerate(shape) if not isinstance(dim, int)} or None for shape in shapes]
+    examples = [torch.ones([dim if isinstance(dim, int) else 8 for dim in s], device=device()) for s in shapes]
+    program = torch.export.export(module.to(device()), tuple(examples), dynamic_shapes=tuple(dims))
+    named = [OptimizationProfile(f"p{index}", inputs) for index, inputs in enumerate(profiles)]
+    broken = BREAK | {"torch_executed_ops": {"torch.ops.aten.sin.default", "torch.ops.aten.nonzero.default"}}
+    compiled = torch_tensorrt.dynamo.compile(program, optimization_profiles=named, **broken)
+    listed = torch_tensorrt.runtime.optimization_profiles(compiled)
+    assert [[p["name"] for p in engine] for engine in listed.values()] == [[p.name for p in named]] * len(built)
+    return {
+        tuple(tuple(shape[0 if isinstance(module, (Product, Found)) else 1] for shape in p[name]) for p in built[-1])
+        for name in built[-1][0]
+    }
+
+
+S, T = (Dim(name, min=1, max=64) for name in "st")
+FALLING = [(2, S), (2, 128)]
+BETWEEN = [(2, S), (2, T), (2, 64)]
+SMALL = [(2, S), (2, T), (2, 8)]
+
+
+@pytest.mark.parametrize(
+    ("module", "shapes", "profiles", "expected"),
+    [
+        (
+            Falling(),
+            FALLING,
+            [{"x": {1: (8, 16, 32)}}, {"x": {1: 1}}],
+            {((96, 112, 120), (127,) * 3), ((8, 16, 32), (1,) * 3)},
+        ),
+        (Falling(alone=True), FALLING, [{"x": {1: (8, 16, 32)}}, {"x": {1: 1}}], {((96, 112, 120), (127,) * 3)}),
+        (
+            Between(),
+            BETWEEN,
+            [{"a": {1: (1, 16, 60)}, "b": {1: (1, 4, 8)}}, {"a": {1: 1}, "b": {1: 1}}],
+            {((57, 76, 123), (64,) * 3)},
+        ),
+        (Between(), SMALL, [{"a": {1: 1}, "b": {1: (1, 9, 12)}}], {((1, 1, 8),)}),
+        (
+            Product(),
+            [(S, T)],
+            [{"x": {0: (4, 5, 9), 1: (2, 5, 10)}}, {"x": {0: 3, 1: (2, 4, 4)}}],
+            {((8, 25, 90), (6, 12, 12))},
+        ),
+        (Found(), [(2, S)], [{"x": {1: (3, 4, 9)}}, {"x": {1: 1}}], {((1, 32, 64),) * 2}),
+    ],
+    ids=["falling", "falling alone", "s - t", "s - t may be empty", "s * t", "of data"],
+)
+def test_after_a_graph_break_every_profile_has_its_exact_ranges(built, module, shapes, profiles, expected):
+    assert second_engine(built, module, shapes, *profiles) == expected
+
+
+def test_an_engine_that_would_get_nothing_but_empty_tensors(built):
+    with pytest.raises(ValueError, match=r"'p0': inside the program, 'sin'.*never above 0.*axis 1 of 'b'.*at least 1"):
+        second_engine(built, Between(), SMALL, {"a": {1: 1}, "b": {1: (9, 9, 12)}})
+
+
+def test_an_integer_between_engines_may_be_below_one():
+    """It is a value, not an extent: TensorRT takes any."""
+    from torch_tensorrt_profiles.dynamo._build import _input
+
+    profiles = [{"min_shape": (-1,), "opt_shape": (0,), "max_shape": (4,)}, dict.fromkeys(SHAPES, (7,))]
+    spec = _input(profiles, dtype=torch.int64, is_shape_tensor=True)
+    assert (spec.profiles, spec.shape["min_shape"], spec.shape["max_shape"]) == (profiles, (-1,), (7,))
+
+
+class Complex(torch.nn.Module):
+    def forward(self, x, y):
+        return (x + x) * y
+
+
+class Rotary(torch.nn.Module):
+    """No complex input, but a complex buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("factors", torch.polar(torch.ones(64, 4), torch.ones(64, 4)))
+
+    def forward(self, x):
+        pairs = torch.view_as_complex(x.reshape(2, -1, 4, 2))
+        return torch.view_as_real(pairs * self.factors[: x.shape[1]]).flatten(2) + 1
+
+
+@pytest.mark.parametrize("function", ["compile", "convert_exported_program_to_serialized_trt_engine"])
+@pytest.mark.parametrize("kind", ["input", "buffer"])
+def test_lowering_that_fixes_an_axis_is_refused_before_anything_is_built(built, function, kind):
+    examples = [torch.ones(2, 8, dtype=torch.complex64, device=device())] * 2
+    module, args = (Complex(), examples) if kind == "input" else (Rotary(), [torch.ones(2, 8, 8, device=device())])
+    program = torch.export.export(
+        module.to(device()), tuple(a.clone() for a in args), dynamic_shapes=({1: Dim("s", min=2, max=64)},) * len(args)
+    )
+    profiles = [OptimizationProfile("a", {"x": {1: (4, 8, 16)}}), OptimizationProfile("b", {"x": {1: 2}})]
+    with pytest.raises(ValueError, match=r"fixed axis 1 of 'x' at 8.*complex.*view_as_real.*Export the program again"):
+        getattr(torch_tensorrt.dynamo, function)(program, optimization_profiles=profiles, min_block_size=1)
+    assert built == []
+
+
+def test_a_complex_input_that_lowering_leaves_alone(built):
+    class Halves(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(torch.view_as_real(x) * 2)
+
+    example = torch.ones(2, 8, dtype=torch.complex64, device=device())
+    program = torch.export.export(Halves(), (example,), dynamic_shapes=({1: Dim("s", min=2, max=64)},))
+    profiles = [OptimizationProfile("a", {"x": {1: (4, 8, 16)}}), OptimizationProfile("b", {"x": {1: 2}})]
+    for _ in range(2):
+        torch_tensorrt.dynamo.compile(program, optimization_profiles=profiles, min_block_size=1)
+    for ((first, second),) in ([engine] for engine in built):
+        assert {shapes[1][1] for shapes in first.values()} == {8}
+        assert {shapes[1][1] for shapes in second.values()} == {2}
 
 
 def test_module_is_exported_over_the_union(built):

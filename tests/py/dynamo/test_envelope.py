@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.export import Dim, ExportedProgram, export
 from torch_tensorrt_profiles.dynamo._envelope import Affine, Bounds, Envelope, affine
+from torch_tensorrt_profiles.dynamo._optimization_profile import Extents
 
 
 def reloaded(program: ExportedProgram) -> ExportedProgram:
@@ -55,6 +56,20 @@ def test_a_path_wins_over_a_placeholder_of_the_same_spelling() -> None:
     envelope = Envelope.of(export(Clash(), ((x,), x)))
     assert envelope.find("a_0").path == "a_0"
     assert envelope.find("a[0]").path == "a[0]"
+
+
+@pytest.mark.parametrize("key", ["it's", 'say "it"', 'it\'s "it"', "plain"])
+def test_a_path_is_found_however_it_is_quoted(key: str) -> None:
+    class Keyed(torch.nn.Module):
+        def forward(self, d):
+            return d[1][key] + d[0]
+
+    envelope = Envelope.of(export(Keyed(), ([torch.zeros(2), {key: torch.zeros(2)}],)))
+    one = "d[1]['" + key.replace("'", "\\'") + "']"
+    two = 'd[1]["' + key.replace('"', '\\"') + '"]'
+    assert envelope.find(one) is envelope.find(two) is envelope.find(envelope.inputs[1].path) is envelope.inputs[1]
+    assert envelope.find(f"d[ 1 ][{key!r}]") is envelope.inputs[1]
+    assert envelope.find("d[1]['") is None
 
 
 def test_parameter_names_keep_their_case() -> None:
@@ -133,14 +148,14 @@ def test_shared_and_derived_axes() -> None:
     assert [spec.axes[0].affine for spec in envelope.inputs] == [Affine(symbol, 1, 0), Affine(symbol, 2, 0)]
     assert [envelope.bounds_of(spec.axes[0]) for spec in envelope.inputs] == [Bounds(1, 32), Bounds(2, 64)]
     assert [(spec.name, axis) for spec, axis in envelope.axes_of(symbol)] == [("a", 0), ("b", 0)]
-    assert envelope.inputs[1].axes[0].evaluate({symbol: 5}) == 10
+    assert envelope.inputs[1].axes[0].span({symbol: Extents(4, 5, 6)}) == (8, 10, 12)
 
 
 def test_an_axis_of_two_symbols_is_not_affine() -> None:
     axis = Envelope.of(programs.concat()).inputs[2].axes[0]
     assert axis.affine is None
     assert len(axis.symbols) == 2
-    assert axis.evaluate(dict.fromkeys(axis.symbols, 5)) == 10
+    assert axis.span(dict.fromkeys(axis.symbols, Extents(5, 5, 5))).opt == 10
 
 
 def test_affine_forms() -> None:

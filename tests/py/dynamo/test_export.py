@@ -8,6 +8,7 @@ from typing import Any
 import exported_programs as programs
 import pytest
 import torch
+import torch_tensorrt
 from torch.export import ExportedProgram
 from torch_tensorrt import Input
 from torch_tensorrt.dynamo import OptimizationProfile as Profile
@@ -179,6 +180,16 @@ def test_inputs_without_shapes_take_them_from_the_profiles() -> None:
     assert ranges(program)["ids"] == ["1 to 1", "1 to 16"]
 
 
+def test_such_a_profile_may_quote_its_paths_either_way() -> None:
+    class Keyed(torch.nn.Module):
+        def forward(self, d):
+            return d["it's"] * 2
+
+    profile = Profile("p", {"d['it\\'s']": {"min": (1, 1), "opt": (1, 8), "max": (1, 16)}})
+    program = export_over_profiles(Keyed(), ({"it's": Input(dtype=torch.float32)},), None, [profile])
+    assert list(ranges(program).values()) == [["1 to 1", "1 to 16"]]
+
+
 def test_inputs_with_ranges_and_axis_names() -> None:
     spec = Input(min_shape=(1, 1), opt_shape=(1, 8), max_shape=(1, 64), dtype=torch.int64, shared_dims={1: "seq"})
     profiles = [Profile("p", {"ids": {1: (4, 5, 6)}})]
@@ -194,6 +205,42 @@ def test_a_shared_name_with_two_ranges() -> None:
         ValueError, match=r"axis 1 of 'ids' and axis 1 of 'positions' are both called 'seq'.*1 to 3 and 1 to 4"
     ):
         export_over_profiles(Tokens(), specs, None, [profile])
+
+
+@pytest.mark.parametrize("decode", [(1, 1, 1), (1, 4, 8), (4, 8, 32)])
+def test_axes_that_the_module_makes_one_need_one_range(decode: tuple[int, int, int]) -> None:
+    """Profile a gives all three, profile b only the mask."""
+    x = torch.zeros(2, 8)
+    names = ("batch['ids'][0]", "batch['ids'][1]", "mask")
+    profiles = [Profile("a", seq(4, 8, 16, *names)), Profile("b", {"mask": {-1: decode}})]
+    with pytest.raises(
+        ValueError, match=r"one extent.*Name axis 1 of .batch\['ids'\]\[0\].*\[1\].* in profile 'b'"
+    ) as e:
+        export_over_profiles(programs.Nested(), ({"ids": [x, x]}, 3), {"mask": x, "tag": None}, profiles)
+    assert f"axis 1 of 'mask' ({min(4, decode[0])} to {max(16, decode[2])})" in str(e.value)
+    assert "(4 to 16)" in str(e.value)
+    assert "profile 'a'" not in str(e.value)
+
+
+def test_axes_that_the_module_makes_one_and_inputs_with_ranges() -> None:
+    spec = Input(min_shape=(1, 1), opt_shape=(1, 8), max_shape=(1, 64), dtype=torch.int64)
+    profile = Profile("p", seq(4, 8, 16, "positions"))
+    with pytest.raises(ValueError, match=r"'ids' \(1 to 64\).*same range.*Name axis 1 of 'ids' in profile 'p'"):
+        export_over_profiles(Tokens(), (spec, tokens(1, 8)), None, [profile])
+
+
+def test_a_module_that_takes_less_than_the_profiles_ask_for() -> None:
+    """That is left to resolving the profiles, which says what was exported."""
+
+    class Narrow(torch.nn.Module):
+        def forward(self, x, y):
+            torch._check(x.shape[0] >= 6)
+            return (x + y)[5:] * 2
+
+    profiles = [Profile("a", {name: {0: (2, 8, 16)} for name in "xy"})]
+    program = export_over_profiles(Narrow(), (torch.zeros(8),) * 2, None, profiles)
+    with pytest.raises(ValueError, match=r"\(2, 8, 16\) given, but the axis is \d+ to 16, as exported"):
+        prepare(program, profiles)
 
 
 @pytest.mark.parametrize("length", [16, 4000])
@@ -234,6 +281,19 @@ BAD: list[tuple[Any, list[Any], str]] = [
 def test_bad_profiles_and_examples(examples: Any, profiles: list[Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         export_over_profiles(Tokens(), examples, None, profiles)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "says"),
+    [
+        ({}, {}, r"takes \(ids.*missing a required argument: 'ids'\. Give.*arg_inputs.*opt_shape"),
+        ({"arg_inputs": [tokens(1, 4)] * 4}, {}, "too many positional arguments"),
+        ({"inputs": [tokens(1, 4)] * 2}, {"maks": tokens(1, 4)}, "unexpected keyword argument 'maks'"),
+    ],
+)
+def test_inputs_that_do_not_fit_the_module(args: dict[str, Any], kwargs: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        torch_tensorrt.compile(Tokens(), ir="dynamo", **args, kwarg_inputs=kwargs, optimization_profiles=PAIR)
 
 
 def test_a_module_quantized_by_modelopt_is_left_to_the_user() -> None:

@@ -76,6 +76,9 @@ def test_refused(options: dict[str, Any], error: type[Exception], says: str) -> 
         ((), {"min_shape": (1,), "max_shape": (2,)}),
         ((), {"min_shape": (1,)}),
         ((), {"max_shape": (2,), "name": "x"}),
+        ((), {"shpae": (1, 2)}),
+        ((), {"min_shpe": (1,), "opt_shape": (2,), "max_shpe": (3,)}),
+        ((), {"name": "x", "dtpye": torch.int64}),
     ],
 )
 def test_what_stock_refuses_otherwise_is_still_refused(args: tuple[Any, ...], options: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque, namedtuple
+from dataclasses import dataclass
 from typing import Any
 
 import exported_programs as programs
@@ -11,6 +13,7 @@ import torch_tensorrt
 from torch.export import Dim, export
 from torch_tensorrt import Input
 from torch_tensorrt.dynamo import OptimizationProfile
+from torch_tensorrt_profiles.dynamo._envelope import Envelope
 from torch_tensorrt_profiles.dynamo._inputs import PreparedInputs, needs_resolution, prepare
 
 PREFILL = OptimizationProfile("prefill", {"input_ids": {1: (32, 64, 128)}})
@@ -176,6 +179,57 @@ def test_a_complex_input_goes_by_its_real_form(given: Any) -> None:
     assert x.dtype == torch_tensorrt.dtype.f32
     (named,) = prepare(program, None, inputs=[Input(profiles={"a": (3, 2)})]).arg_inputs
     assert named.profiles == [{"min_shape": (3, 2), "opt_shape": (3, 2), "max_shape": (3, 2)}]
+
+
+@dataclass
+class Pair:
+    a: torch.Tensor
+    b: torch.Tensor
+
+
+Named = namedtuple("Named", ["a", "b"])
+torch.export.register_dataclass(Pair, serialized_type_name="test_inputs.Pair")
+
+
+class Sum(torch.nn.Module):
+    def forward(self, x, more=None):
+        a, b = (x.a, x.b) if isinstance(x, Pair) else x
+        return a + b
+
+
+def summing(*args: Any) -> torch.export.ExportedProgram:
+    shapes = torch.export.ShapesCollection()
+    for leaf in torch.utils._pytree.tree_leaves(args):
+        if isinstance(leaf, torch.Tensor):
+            shapes[leaf] = {0: Dim.AUTO(max=64)}
+    return export(Sum(), args, dynamic_shapes=shapes.dynamic_shapes(Sum(), args))
+
+
+@pytest.mark.parametrize(
+    ("container", "says"),
+    [
+        (lambda a, b: (Pair(a, b),), "'x' holds a Pair.*in a dict"),
+        (lambda a, b: (deque([a, b]),), "'x' holds a deque"),
+        (lambda a, b: ((a, b), {"deep": [Pair(a + 1, b + 1)]}), "'more' holds a Pair"),
+        (lambda a, b: ((a, b), "mean"), "'mean', and Torch-TensorRT takes no str.*constructor"),
+    ],
+)
+def test_containers_and_constants_that_torch_tensorrt_does_not_take(container: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        prepare(summing(*container(torch.zeros(4), torch.ones(4))), None)
+
+
+@pytest.mark.parametrize("container", [Named, lambda a, b: [a, b], lambda a, b: (a, b)])
+def test_containers_that_it_takes(container: Any) -> None:
+    program = summing(container(torch.zeros(4), torch.ones(4)), 3.5)
+    (name, *_) = (spec.path for spec in Envelope.of(program).inputs)
+    x, number = prepare(program, [OptimizationProfile("p", {name: {0: (2, 3, 4)}})]).arg_inputs
+    assert ([spec.profiles[0]["opt_shape"] for spec in x], number) == ([(3,), (3,)], 3.5)
+
+
+def test_a_module_is_no_program() -> None:
+    with pytest.raises(TypeError, match=r"ExportedProgram is compiled here, found Sum\. Export.*ir='dynamo'"):
+        torch_tensorrt.dynamo.compile(Sum(), optimization_profiles=[DECODE])
 
 
 def test_which_inputs_need_the_program() -> None:

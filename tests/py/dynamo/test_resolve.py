@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import exported_programs as programs
 import pytest
 from torch.export import Dim
 from torch_tensorrt_profiles.dynamo import OptimizationProfile
-from torch_tensorrt_profiles.dynamo._envelope import Envelope
+from torch_tensorrt_profiles.dynamo._envelope import Axis, Envelope
 from torch_tensorrt_profiles.dynamo._optimization_profile import Extents, ShapeRange
 from torch_tensorrt_profiles.dynamo._resolve import InputLimits, Resolution, resolve
 
@@ -97,6 +99,26 @@ def test_an_axis_of_two_symbols_may_be_given_as_what_it_comes_to() -> None:
     left_out = resolved(programs.concat(), OptimizationProfile("p", shapes))
     assert axis_of(left_out, "c") == (5, 9, 17)
     assert resolved(programs.concat(), OptimizationProfile("p", {"c": {0: (5, 9, 17)}, **shapes})) == left_out
+
+
+def test_a_product_and_what_falls_with_its_symbol() -> None:
+    flat = resolved(programs.flatten(), OptimizationProfile("p", {"a": {0: (2, 3, 4), 1: (3, 5, 9)}}))
+    assert axis_of(flat, "b") == (6, 15, 36)
+
+
+def test_an_axis_that_falls_with_one_of_its_symbols() -> None:
+    envelope = Envelope.of(programs.concat())
+    a, b, c = envelope.inputs
+    rest = replace(c, axes=(Axis(2 * a.axes[0].expr - b.axes[0].expr),))
+    envelope = replace(envelope, inputs=(a, b, rest))
+
+    def extents(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+        return axis_of(resolve(envelope, [OptimizationProfile("p", {"a": {0: a}, "b": {0: b}})]), "c")
+
+    assert extents((10, 20, 30), (2, 4, 8)) == (12, 36, 58)
+    assert extents((3, 4, 5), (2, 4, 8)) == (1, 4, 8), "not all combinations need to fit together"
+    with pytest.raises(ValueError, match="'p', input 'c', axis 0: its extent .* would be at most -3"):
+        extents((2, 2, 3), (9, 9, 9))
 
 
 def test_an_input_narrows_the_range_and_moves_the_default_optimum() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -691,7 +692,7 @@ def launches(call: Callable[[], object], calls: int, folder: Path) -> Launches:
     path.unlink()
     kernels = [event for event in recorded if event.get("cat") == "kernel"]
     if not kernels:
-        pytest.skip("torch.profiler records no kernels on this host (no CUPTI), so replays cannot be seen")
+        pytest.fail("torch.profiler recorded no kernels in this process, so replays cannot be seen")
     return Launches(
         len(kernels),
         sum(1 for event in kernels if int(event.get("args", {}).get("graph node id", 0)) != 0),
@@ -699,8 +700,25 @@ def launches(call: Callable[[], object], calls: int, folder: Path) -> Launches:
     )
 
 
+def runs_in_its_own_process(request: pytest.FixtureRequest) -> bool:
+    """Once TensorRT has profiled in a process, torch.profiler sees no kernels there: who counts them starts anew."""
+    if os.environ.get("TORCHTRT_PROFILES_TEST_PROCESS") == request.node.name:
+        return False
+    test = f"{__file__}::{request.node.cls.__name__}::{request.node.name}"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test],
+        env={**os.environ, "TORCHTRT_PROFILES_TEST_PROCESS": request.node.name},
+        capture_output=True,
+        text=True,
+    )
+    assert "1 passed" in done.stdout, done.stdout
+    return True
+
+
 class TestCudaGraphs:
-    def test_a_graph_is_not_replayed_with_a_dead_context(self, engine, tmp_path):
+    def test_a_graph_is_not_replayed_with_a_dead_context(self, request, engine, tmp_path):
+        if runs_in_its_own_process(request):
+            return
         x, traces = example(), tmp_path / "traces"
 
         def call() -> None:
@@ -722,7 +740,7 @@ class TestCudaGraphs:
                 set_profiling(True, format=("perfetto", "trex")[number % 2], path_prefix=traces)
                 for seed in range(4):
                     engine.check(seed)
-                layers_of(traces)
+                layers_of(traces, timed=False)
                 set_profiling(False)
                 clear_traces(traces)
                 for seed in range(4):

@@ -44,11 +44,18 @@ def test_torchscript(compiled, tmp_path):
 
 def test_aot_inductor(compiled, tmp_path):
     spec = [
-        torch_tensorrt.Input(min_shape=(2, 1), opt_shape=(2, 16), max_shape=(2, 128), dtype=torch.int64, name=name)
+        torch_tensorrt.Input(
+            min_shape=(2, 1),
+            opt_shape=(2, 16),
+            max_shape=(2, 128),
+            dtype=torch.int64,
+            name=name,
+            shared_dims={1: "seq"},
+        )
         for name in ("ids", "positions")
     ]
     path = str(tmp_path / "program.pt2")
-    torch_tensorrt.save(compiled, path, output_format="aot_inductor", retrace=False, arg_inputs=spec)
+    torch_tensorrt.save(compiled, path, output_format="aot_inductor", arg_inputs=spec)
     runners = [torch._inductor.aoti_load_package(path) for _ in range(2)]
     for runner in runners:
         assert_both_profiles_run(runner, runner)
