@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 NATIVE_SOURCES := $(shell find core cpp cmake CMakeLists.txt setup.py -type f 2>/dev/null)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-py test-core test-tsan test-asan lint format gpu-test wheel clean
+.PHONY: demo test test-py test-core test-tsan test-asan lint tidy format gpu-test wheel clean
 
 demo: $(INSTALLED)
 	$(PY) examples/dynamo/multi_profile_llm_example.py --output out/demo
@@ -45,6 +45,11 @@ lint: $(INSTALLED) $(VENV)/.linters
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/clang-format --dry-run --Werror $$(git ls-files '*.cpp' '*.h')
+
+# Minutes, so not part of lint.
+tidy: $(INSTALLED) $(VENV)/.linters system-packages
+	cmake -S . -B $(BUILD)/plain -DTORCHTRT_PROFILES_BUILD_TESTS=ON -DPython3_EXECUTABLE=$(abspath $(PY))
+	$(VENV)/bin/clang-tidy -p $(BUILD)/plain --quiet $$(git ls-files 'core/*.cpp' 'tests/core/*.cpp')
 
 format: $(VENV)/.linters
 	$(VENV)/bin/ruff check --fix .

@@ -9,6 +9,8 @@ set(TORCHTRT_PROFILES_SOURCES
     core/runtime/layer_timings.cpp
     core/runtime/profile_metadata.cpp
     core/runtime/profile_path.cpp
+    core/runtime/profile_scope.cpp
+    core/runtime/profile_selection.cpp
     core/runtime/register_jit_hooks.cpp
     core/runtime/runtime.cpp
     core/runtime/timing_report.cpp

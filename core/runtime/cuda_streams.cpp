@@ -5,14 +5,10 @@
 
 namespace torch_tensorrt::profiles {
 
-namespace {
-
 bool has_cuda() {
   return c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA) &&
          c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).deviceCount() > 0;
 }
-
-}  // namespace
 
 std::optional<c10::Stream> current_cuda_stream(int device) {
   if (!has_cuda()) {
@@ -33,10 +29,10 @@ int cuda_device_of(const c10::IValue& tensors) {
 }
 
 c10::OptionalDeviceGuard on_cuda_device(int device) {
-  return c10::OptionalDeviceGuard(device >= 0 && has_cuda()
-                                      ? std::optional<c10::Device>(std::in_place, c10::DeviceType::CUDA,
-                                                                   static_cast<c10::DeviceIndex>(device))
-                                      : std::nullopt);
+  return c10::OptionalDeviceGuard(
+      device >= 0 && has_cuda()
+          ? std::optional<c10::Device>(std::in_place, c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))
+          : std::nullopt);
 }
 
 bool is_capturing(const std::optional<c10::Stream>& stream) {

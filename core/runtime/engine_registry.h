@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
@@ -15,21 +16,31 @@
 namespace torch_tensorrt::profiles {
 
 // What we know of one live engine object.
-struct EngineState {
+struct EngineState : std::enable_shared_from_this<EngineState> {
   // Held over every use of the engine, the call itself included. It guards all that follows.
   //
-  // Lock order: an engine's mutex (Torch-TensorRT's own engine->mu comes inside it), then the configuration's. The registry's
-  // and the trace layout's are leaves, never held together. Under any of them: no Python, no dropping of tensors or engines,
-  // no warning (DeferredWarnings). The GIL may be held when they are taken: AOTInductor does not release it.
+  // Lock order: an engine's mutex (Torch-TensorRT's own engine->mu comes inside it), then the configuration's. The
+  // registry's and the trace layout's are leaves, never held together. Under any of them: no Python, no dropping of
+  // tensors or engines, no warning (DeferredWarnings). The GIL may be held when they are taken: AOTInductor does not
+  // release it.
   std::mutex mutex;
 
   const std::int64_t track;  // numbers the engines of the process
   explicit EngineState(std::int64_t number) : track(number) {}
 
-  bool is_known = false;  // the facts down to is_multidevice have been read
+  // Reads the facts down to is_multidevice, once.
+  void learn(const Engine& engine);
+  bool is_known = false;
   EngineIdentity identity;
   std::int64_t profile_count = 1;
   bool is_multidevice = false;
+
+  std::optional<std::int64_t> pin;
+  std::int64_t base = 0;                    // the index that anybody else last set
+  std::optional<std::int64_t> switched_to;  // ours, where it is not the base
+  std::int64_t switches = 0;
+  std::vector<std::int64_t> runs;          // calls per profile
+  std::optional<c10::Stream> last_stream;  // of the last caller
 
   std::int64_t contexts_seen = -1;  // counter of contexts when we last put things right; -1: never
   std::uint64_t applied_generation = 0;
@@ -45,13 +56,16 @@ struct EngineState {
   LayerTimings timings;
 };
 
-// The state of every engine that has come by. Keyed by address: an engine announces its own end, so no state outlives it.
+// The state of every engine that has come by. Keyed by address: an engine announces its own end, so no state outlives
+// it.
 class EngineRegistry {
  public:
   static EngineRegistry& instance();
 
-  // Makes the state at first sight. Null for an object that is not the engine we know, which is then left alone.
-  std::shared_ptr<EngineState> of(const Engine& engine);
+  // Makes the state at first sight. Valid as long as the engine lives, which whoever has an Engine sees to. Null for an
+  // object that is not the engine we know, which is then left alone.
+  EngineState* of(const Engine& engine);
+  // With the engines' addresses. Each state may outlive its engine in the result.
   [[nodiscard]] std::vector<std::pair<const void*, std::shared_ptr<EngineState>>> live() const;
 
  private:

@@ -1,5 +1,6 @@
 #include "core/runtime/engine_session.h"
 
+#include <c10/core/Event.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
@@ -7,6 +8,7 @@
 #include <cstdlib>
 
 #include "core/runtime/cuda_streams.h"
+#include "core/runtime/profile_selection.h"
 #include "core/runtime/trace_files.h"
 
 namespace torch_tensorrt::profiles {
@@ -24,8 +26,8 @@ std::optional<std::int64_t> number_in_environment(const char* name) {
   return text != nullptr && end != text && *end == '\0' ? std::optional(value) : std::nullopt;
 }
 
-// The rank that traces are marked with: a launcher's (RANK, with WORLD_SIZE above one where it is set), else that of the
-// process group which the engine talks to.
+// The rank that traces are marked with: a launcher's (RANK, with WORLD_SIZE above one where it is set), else that of
+// the process group which the engine talks to.
 std::optional<std::int64_t> rank_of(const Engine& engine) {
   const auto rank = number_in_environment("RANK");
   if (rank && number_in_environment("WORLD_SIZE").value_or(2) > 1) {
@@ -36,16 +38,30 @@ std::optional<std::int64_t> rank_of(const Engine& engine) {
 
 }  // namespace
 
+EngineSession::~EngineSession() {
+  if (holds_auto_select_) {
+    try {
+      engine_.set_auto_select_profiles(true);
+    } catch (const std::exception& error) {
+      warnings_.add(std::string("torch-tensorrt-profiles: automatic profile selection stays off: ") + error.what());
+    }
+  }
+}
+
 void EngineSession::prepare() {
   if (!state_.is_known) {
-    learn();
+    state_.learn(engine_);
+  }
+  if (has_cuda()) {
+    wait_for_last_caller();
   }
   if (context_is_lost()) {
     if (!is_being_captured()) {
       restore_context();
     } else {
-      TORCH_CHECK(state_.profile_count == 1 || engine_.active_profile_index() == 0, "tensorrt::execute_engine: engine '",
-                  state_.identity.name, "' lost its execution context and must switch to optimization profile ",
+      TORCH_CHECK(state_.profile_count == 1 || engine_.active_profile_index() == 0,
+                  "tensorrt::execute_engine: engine '", state_.identity.name,
+                  "' lost its execution context and must switch to optimization profile ",
                   engine_.active_profile_index(),
                   " again, which cannot be done while a CUDA stream is capturing. Run it once before capturing.");
     }
@@ -56,33 +72,65 @@ void EngineSession::prepare() {
       restore_context();
     }
   }
+  if (state_.profile_count > 1) {
+    select();
+  }
 }
 
 void EngineSession::finish() {
+  const std::int64_t index = state_.profile_count > 1 ? engine_.active_profile_index() : 0;
+  ++state_.runs.at(static_cast<std::size_t>(index));
   if (!state_.is_profiled) {
     return;
   }
   try {
-    const LayerReport report =
-        rewrite_traces({engine_.profile_path_prefix(), state_.identity.name, state_.track});
-    state_.timings.add_call(state_.profile_count > 1 ? engine_.active_profile_index() : 0, report.layers);
+    const LayerReport report = rewrite_traces({engine_.profile_path_prefix(), state_.identity.name, state_.track});
+    state_.timings.add_call(index, report.layers);
   } catch (const std::exception& error) {
     warn(std::string("its traces are incomplete: ") + error.what());
   }
 }
 
-void EngineSession::learn() {
-  state_.identity = engine_.identity();
-  state_.profile_count = engine_.num_optimization_profiles();
-  state_.is_multidevice = engine_.requires_native_multidevice();
-  state_.is_known = true;
-}
-
 bool EngineSession::context_is_lost() const {
   // Without profiles, a profiler, a communicator or a captured graph, a context has nothing on it that could be lost.
-  const bool carries_something = state_.profile_count > 1 || state_.is_profiled || state_.is_multidevice ||
-                                 engine_.captures_subgraphs();
+  const bool carries_something =
+      state_.profile_count > 1 || state_.is_profiled || state_.is_multidevice || engine_.captures_subgraphs();
   return !engine_.has_context() || (carries_something && engine_.contexts_created() != state_.contexts_seen);
+}
+
+void EngineSession::select() {
+  const std::int64_t active = engine_.active_profile_index();
+  const Selection selection = select_profile(state_, active);
+  if (selection.is_scoped && engine_.auto_select_profiles()) {
+    engine_.set_auto_select_profiles(false);
+    holds_auto_select_ = true;
+  }
+  if (selection.index == active) {
+    return;
+  }
+  TORCH_CHECK(
+      !is_being_captured(), "tensorrt::execute_engine: engine '", state_.identity.name, "' is on optimization profile ",
+      active, " and must switch to ", selection.index,
+      ", which cannot be done while a CUDA stream is capturing. Enter the profile and run once before capturing.");
+  const auto guard = on_cuda_device(state_.identity.device);
+  switch_profile(selection.index);
+  ++state_.switches;
+  state_.switched_to = selection.index == state_.base ? std::nullopt : std::optional(selection.index);
+}
+
+void EngineSession::wait_for_last_caller() {
+  const auto stream = current_cuda_stream(cuda_device_of(inputs_));
+  if (stream == state_.last_stream) {
+    return;
+  }
+  // Torch-TensorRT orders its own stream after this call's only, but the context's memory may still be in use by the
+  // last call's. A stream that is being captured can wait for none outside of its capture, and the other way round.
+  if (stream && state_.last_stream && !is_capturing(stream) && !is_capturing(state_.last_stream)) {
+    c10::Event event(c10::DeviceType::CUDA);
+    event.record(*state_.last_stream);
+    event.block(*stream);
+  }
+  state_.last_stream = stream;
 }
 
 void EngineSession::switch_profile(std::int64_t index) {
@@ -109,8 +157,8 @@ void EngineSession::restore_context() {
     engine_.forget_captured_graph();
   }
   engine_.make_context();
-  // A new context is on profile 0, whatever the engine's index says, and setting that index again does nothing: hence the hop.
-  // A switch also makes Torch-TensorRT capture its CUDA graph anew.
+  // A new context is on profile 0, whatever the engine's index says, and setting that index again does nothing: hence
+  // the hop. A switch also makes Torch-TensorRT capture its CUDA graph anew.
   if (index != 0) {
     switch_profile(0);
     switch_profile(index);
@@ -235,7 +283,8 @@ void warn_of_unknown_engine(DeferredWarnings& warnings) {
   static std::atomic<bool> warned{false};
   if (!warned.exchange(true)) {
     warnings.add(
-        "torch-tensorrt-profiles: an engine is not of the class that Torch-TensorRT 2.14 has, so it runs as without this "
+        "torch-tensorrt-profiles: an engine is not of the class that Torch-TensorRT 2.14 has, so it runs as without "
+        "this "
         "package: not profiled, and on whatever optimization profile it is set to. Install torch-tensorrt-rtx or "
         "torch-tensorrt 2.14.");
   }

@@ -20,14 +20,21 @@ class EngineSession {
                 DeferredWarnings& warnings)
       : runtime_(runtime), engine_(engine), state_(state), inputs_(inputs), warnings_(warnings) {}
 
+  ~EngineSession();
+  EngineSession(const EngineSession&) = delete;
+  EngineSession& operator=(const EngineSession&) = delete;
+  EngineSession(EngineSession&&) = delete;
+  EngineSession& operator=(EngineSession&&) = delete;
+
   void prepare();
   void finish();
 
  private:
-  void learn();
   [[nodiscard]] bool context_is_lost() const;
   void restore_context();
+  void select();
   void switch_profile(std::int64_t index);
+  void wait_for_last_caller();
 
   [[nodiscard]] bool configuration_is_stale() const;
   void configure();
@@ -46,6 +53,7 @@ class EngineSession {
   const c10::IValue& inputs_;
   DeferredWarnings& warnings_;
   std::optional<bool> is_being_captured_;
+  bool holds_auto_select_ = false;  // Torch-TensorRT's own choice by shape is off for this call
 };
 
 // Says once that an object which calls itself tensorrt.Engine is not the engine we know, and is left alone.

@@ -13,18 +13,18 @@ void execute_engine(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
   const auto call_through = [&op, stack] {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
   };
-  // The stack may hold the last reference. In this order, so that the lock goes first, then what waited for it, then the
-  // state, and the engine last.
+  // The stack may hold the last reference, so we hold one, which keeps the state as well. In this order, so that the
+  // lock goes first, then what waited for it, and the engine last.
   Runtime& runtime = Runtime::instance();
   const Engine engine(runtime.engine_class(), torch::jit::peek(*stack, 1, 2));
-  const std::shared_ptr<EngineState> state = EngineRegistry::instance().of(engine);
+  EngineState* const state = EngineRegistry::instance().of(engine);
   DeferredWarnings warnings;
   if (state == nullptr) {
     warn_of_unknown_engine(warnings);
     call_through();
     return;
   }
-  const std::lock_guard lock(state->mutex);
+  const std::scoped_lock lock(state->mutex);
   EngineSession session(runtime, engine, *state, torch::jit::peek(*stack, 0, 2), warnings);
   session.prepare();
   call_through();

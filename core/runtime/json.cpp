@@ -12,7 +12,9 @@ namespace {
 constexpr int kMaxDepth = 200;
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-bool is_continuation(unsigned char byte) { return (byte & 0xC0U) == 0x80U; }
+bool is_continuation(unsigned char byte) {
+  return (byte & 0xC0U) == 0x80U;
+}
 
 // Length of the UTF-8 sequence that starts at text[at]; 0 where there is none.
 std::size_t utf8_length(std::string_view text, std::size_t at) {
@@ -60,17 +62,17 @@ void append_utf8(std::string& out, std::uint32_t code) {
   if (code < 0x80) {
     put(code);
   } else if (code < 0x800) {
-    put(0xC0 | (code >> 6));
-    put(0x80 | (code & 0x3F));
+    put(0xC0U | (code >> 6U));
+    put(0x80U | (code & 0x3FU));
   } else if (code < 0x10000) {
-    put(0xE0 | (code >> 12));
-    put(0x80 | ((code >> 6) & 0x3F));
-    put(0x80 | (code & 0x3F));
+    put(0xE0U | (code >> 12U));
+    put(0x80U | ((code >> 6U) & 0x3FU));
+    put(0x80U | (code & 0x3FU));
   } else {
-    put(0xF0 | (code >> 18));
-    put(0x80 | ((code >> 12) & 0x3F));
-    put(0x80 | ((code >> 6) & 0x3F));
-    put(0x80 | (code & 0x3F));
+    put(0xF0U | (code >> 18U));
+    put(0x80U | ((code >> 12U) & 0x3FU));
+    put(0x80U | ((code >> 6U) & 0x3FU));
+    put(0x80U | (code & 0x3FU));
   }
 }
 
@@ -160,14 +162,15 @@ class Parser {
     }
     do {
       skip_space();
-      auto& [key, value] = object.emplace_back();
-      if (!read_string(key)) {
+      Member member;
+      if (!read_string(member.key)) {
         return false;
       }
       skip_space();
-      if (!take(':') || !read_value(value, depth + 1)) {
+      if (!take(':') || !read_value(member.value, depth + 1)) {
         return false;
       }
+      object.push_back(std::move(member));
       skip_space();
     } while (take(','));
     return take('}');
@@ -208,7 +211,7 @@ class Parser {
     code = 0;
     for (int i = 0; i < 4; ++i, ++at_) {
       const char c = peek();
-      code <<= 4;
+      code <<= 4U;
       if (c >= '0' && c <= '9') {
         code |= static_cast<std::uint32_t>(c - '0');
       } else if (c >= 'a' && c <= 'f') {
@@ -231,7 +234,7 @@ class Parser {
       const std::size_t before = at_;
       std::uint32_t low = 0;
       if (take("\\u") && read_hex(low) && low >= 0xDC00 && low < 0xE000) {
-        append_utf8(out, 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00));
+        append_utf8(out, 0x10000 + ((code - 0xD800U) << 10U) + (low - 0xDC00));
         return true;
       }
       at_ = before;
@@ -300,7 +303,9 @@ const Value* Value::find(std::string_view key) const {
   return nullptr;
 }
 
-std::optional<Value> parse(std::string_view text) { return Parser(text).document(); }
+std::optional<Value> parse(std::string_view text) {
+  return Parser(text).document();
+}
 
 std::string quote(std::string_view text) {
   static constexpr std::string_view kHex = "0123456789abcdef";

@@ -3,7 +3,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -12,8 +11,9 @@
 namespace torch_tensorrt::profiles::json {
 
 struct Value;
+struct Member;
 using Array = std::vector<Value>;
-using Object = std::vector<std::pair<std::string, Value>>;
+using Object = std::vector<Member>;
 
 struct Value {
   std::variant<std::nullptr_t, bool, double, std::string, Array, Object> data = nullptr;
@@ -25,6 +25,11 @@ struct Value {
   [[nodiscard]] const std::string* string() const { return std::get_if<std::string>(&data); }
 };
 
+struct Member {
+  std::string key;
+  Value value;
+};
+
 // Nothing where the text is not one JSON value.
 [[nodiscard]] std::optional<Value> parse(std::string_view text);
 
@@ -34,8 +39,8 @@ struct Value {
 // A JSON number, whatever the locale; 0 for what JSON cannot say (infinities, NaN).
 [[nodiscard]] std::string number(double value);
 
-// The text itself where it is valid JSON in UTF-8. Otherwise its strings are escaped: a quote ends a string only where JSON's
-// grammar goes on after it. What still is no JSON comes back as {"unreadable": "<the text>"}.
+// The text itself where it is valid JSON in UTF-8. Otherwise its strings are escaped: a quote ends a string only where
+// JSON's grammar goes on after it. What still is no JSON comes back as {"unreadable": "<the text>"}.
 [[nodiscard]] std::string repaired(std::string_view text);
 
 }  // namespace torch_tensorrt::profiles::json

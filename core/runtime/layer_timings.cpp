@@ -16,15 +16,16 @@ void LayerTimings::add_call(std::int64_t profile, const std::vector<LayerTotal>&
       before = known->second;  // a total that fell belongs to a new profiler
     }
     const bool is_new = known == seen_.end();
-    seen_[now.name] = {now.total_ms, now.count};
 
     const double added_ms = now.total_ms - before.total_ms;
     const auto key = std::make_pair(profile, now.name);
     const bool ran_here_before = where_.contains(key);
-    // A report without counts rounds its totals, so a short call may add nothing to a long total. But a layer that ran once
-    // on this profile runs in each of its calls.
+    // A report without counts rounds its totals, so a short call may add nothing to a long total. But a layer that ran
+    // once on this profile runs in each of its calls.
     const std::int64_t added_count =
         now.count > 0 ? now.count - before.count : static_cast<std::int64_t>(is_new || added_ms > 0 || ran_here_before);
+    // Kept also where the report does not tell: a later one may, and then counts from the start.
+    seen_[now.name] = {now.total_ms, now.count > 0 ? now.count : before.count + added_count};
     if (added_count <= 0) {
       continue;
     }

@@ -15,8 +15,8 @@ struct LayerTotal {
   std::int64_t count = 0;  // 0 where the report does not tell
 };
 
-// An engine's time per layer and optimization profile. Torch-TensorRT's profiler adds all profiles up, so what each call
-// added is credited to the profile that the call ran on.
+// An engine's time per layer and optimization profile. Torch-TensorRT's profiler adds all profiles up, so what each
+// call added is credited to the profile that the call ran on.
 class LayerTimings {
  public:
   struct Row {

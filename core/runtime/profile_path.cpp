@@ -35,8 +35,9 @@ std::string make_writable(const std::string& folder) {
 std::string usable_trace_folder(const std::string& prefix) {
   static constexpr const char* kNextStep = " Give a folder that this process can write to.";
   TORCH_CHECK_VALUE(!prefix.empty(), "profile_path_prefix is empty.", kNextStep);
-  TORCH_CHECK_VALUE(prefix.find('\0') == std::string::npos, "profile_path_prefix '", prefix.substr(0, prefix.find('\0')),
-                    "' goes on after a NUL character, which no path can hold.", kNextStep);
+  TORCH_CHECK_VALUE(prefix.find('\0') == std::string::npos, "profile_path_prefix '",
+                    prefix.substr(0, prefix.find('\0')), "' goes on after a NUL character, which no path can hold.",
+                    kNextStep);
   std::error_code error;
   fs::path absolute = fs::absolute(prefix, error);
   TORCH_CHECK_VALUE(!error, "profile_path_prefix '", prefix, "' cannot be resolved: ", error.message(), ".", kNextStep);

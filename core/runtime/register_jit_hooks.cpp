@@ -9,6 +9,8 @@
 #include <tuple>
 
 #include "core/runtime/execute_engine.h"
+#include "core/runtime/profile_scope.h"
+#include "core/runtime/profile_selection.h"
 #include "core/runtime/runtime.h"
 #include "core/runtime/timing_report.h"
 
@@ -26,11 +28,19 @@ constexpr std::array kSchemas{
     "tensorrt::get_profiling_config() -> (bool enabled, str format, str path_prefix, int generation)",
     "tensorrt::set_profiling_config(bool enabled, str format, str path_prefix) -> ()",
     "tensorrt::dump_engine_timing() -> str",
+    "tensorrt::set_active_profile(__torch__.torch.classes.tensorrt.Engine engine, int index) -> ()",
+    "tensorrt::clear_active_profile(__torch__.torch.classes.tensorrt.Engine engine) -> ()",
+    "tensorrt::get_active_profile(__torch__.torch.classes.tensorrt.Engine engine) -> int",
+    "tensorrt::get_profile_counters(__torch__.torch.classes.tensorrt.Engine engine) -> Dict(str, int)",
+    "tensorrt::_push_profile_scope(__torch__.torch.classes.tensorrt.Engine[] engines, int[] indices) -> int",
+    "tensorrt::_pop_profile_scope(int token) -> ()",
     "tensorrt::_profiles_library() -> str",  // the file of the active copy
 };
 constexpr const char* kLibraryOperator = "tensorrt::_profiles_library";
 
-c10::OperatorName name_of(const char* schema) { return torch::jit::parseSchema(schema).operator_name(); }
+c10::OperatorName name_of(const char* schema) {
+  return torch::jit::parseSchema(schema).operator_name();
+}
 
 std::string library_path() {
   Dl_info where{};
@@ -43,6 +53,40 @@ std::optional<c10::OperatorHandle> with_kernel(const c10::OperatorName& name) {
   return op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ? op : std::nullopt;
 }
 
+Engine engine_of(const c10::IValue& value) {
+  return {Runtime::instance().engine_class(), value};
+}
+
+// Boxed, because the engine's C++ type is not ours to name.
+void set_active_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const std::int64_t index = torch::jit::pop(*stack).toInt();
+  pin_profile(engine_of(torch::jit::pop(*stack)), index);
+}
+
+void clear_active_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  unpin_profile(engine_of(torch::jit::pop(*stack)));
+}
+
+void get_active_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const std::int64_t index = selected_profile(engine_of(torch::jit::pop(*stack)));
+  torch::jit::push(*stack, index);
+}
+
+void get_profile_counters(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const auto counters = profile_counters(engine_of(torch::jit::pop(*stack)));
+  torch::jit::push(*stack, counters);
+}
+
+void push_profile_scope(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const auto indices = torch::jit::pop(*stack).toIntVector();
+  const c10::IValue list = torch::jit::pop(*stack);
+  std::vector<Engine> engines;
+  for (const c10::IValue& engine : list.toListRef()) {
+    engines.push_back(engine_of(engine));
+  }
+  torch::jit::push(*stack, push_profile_scope_over(engines, indices));
+}
+
 std::unique_ptr<torch::Library> implement_operators() {
   auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "tensorrt", std::nullopt, __FILE__, __LINE__);
   torch::Library& m = *library;
@@ -50,8 +94,7 @@ std::unique_ptr<torch::Library> implement_operators() {
   // NOLINTBEGIN(performance-unnecessary-value-param)
   m.impl("set_profile_execution", [](bool enabled) { Runtime::instance().set_profile_execution(enabled); });
   m.impl("set_profile_format", [](std::string format) { Runtime::instance().set_profile_format(format); });
-  m.impl("set_profile_path_prefix",
-         [](std::string prefix) { Runtime::instance().set_profile_path_prefix(prefix); });
+  m.impl("set_profile_path_prefix", [](std::string prefix) { Runtime::instance().set_profile_path_prefix(prefix); });
   m.impl("get_profile_execution", [] { return Runtime::instance().profiling_config().enabled; });
   m.impl("get_profile_format", [] { return Runtime::instance().profiling_config().profile_format; });
   m.impl("get_profile_path_prefix", [] { return Runtime::instance().profiling_config().profile_path_prefix; });
@@ -66,6 +109,12 @@ std::unique_ptr<torch::Library> implement_operators() {
   });
   // NOLINTEND(performance-unnecessary-value-param)
   m.impl("dump_engine_timing", [] { return timing_report(); });
+  m.impl("set_active_profile", torch::CppFunction::makeFromBoxedFunction<&set_active_profile>());
+  m.impl("clear_active_profile", torch::CppFunction::makeFromBoxedFunction<&clear_active_profile>());
+  m.impl("get_active_profile", torch::CppFunction::makeFromBoxedFunction<&get_active_profile>());
+  m.impl("get_profile_counters", torch::CppFunction::makeFromBoxedFunction<&get_profile_counters>());
+  m.impl("_push_profile_scope", torch::CppFunction::makeFromBoxedFunction<&push_profile_scope>());
+  m.impl("_pop_profile_scope", [](std::int64_t token) { pop_profile_scope(token); });
   m.impl("_profiles_library", [] { return library_path(); });
   return library;
 }
@@ -108,7 +157,8 @@ void define_operators() {
 std::vector<std::unique_ptr<torch::Library>> register_kernels() {
   std::vector<std::unique_ptr<torch::Library>> libraries;
   libraries.push_back(implement_operators());
-  // Torch-TensorRT's own kernel is CompositeExplicitAutograd, which these two keys come before. It moves CPU tensors itself.
+  // Torch-TensorRT's own kernel is CompositeExplicitAutograd, which these two keys come before. It moves CPU tensors
+  // itself.
   libraries.push_back(override_execute_engine(c10::DispatchKey::CUDA));
   libraries.push_back(override_execute_engine(c10::DispatchKey::CPU));
   return libraries;

@@ -31,17 +31,20 @@ const char* message_of(const Call& call) noexcept {
 
 }  // namespace
 
-Runtime::Runtime() { config_.profile_path_prefix = default_trace_folder(); }
+Runtime::Runtime() {
+  config_.profile_path_prefix = default_trace_folder();
+}
 
 Runtime& Runtime::instance() {
-  // Leaked on purpose: engines call in during static destruction, and the dispatcher may be gone before our registrations.
+  // Leaked on purpose: engines call in during static destruction, and the dispatcher may be gone before our
+  // registrations.
   static auto& runtime = *new Runtime();  // NOLINT(cppcoreguidelines-owning-memory)
   return runtime;
 }
 
 template <typename Change>
 void Runtime::change(const Change& apply) {
-  const std::lock_guard lock(config_mutex_);
+  const std::scoped_lock lock(config_mutex_);
   apply(config_);
   generation_.store(++config_.generation, std::memory_order_release);
 }
@@ -71,12 +74,12 @@ void Runtime::set_profiling_config(bool enabled, const std::string& format, cons
 }
 
 GlobalProfilingConfig Runtime::profiling_config() const {
-  const std::lock_guard lock(config_mutex_);
+  const std::scoped_lock lock(config_mutex_);
   return config_;
 }
 
 void Runtime::activate() {
-  const std::lock_guard lock(activation_mutex_);
+  const std::scoped_lock lock(activation_mutex_);
   if (!kernels_.empty()) {
     return;
   }
@@ -90,7 +93,7 @@ void Runtime::activate() {
 }
 
 void Runtime::deactivate() {
-  const std::lock_guard lock(activation_mutex_);
+  const std::scoped_lock lock(activation_mutex_);
   kernels_.clear();
 }
 

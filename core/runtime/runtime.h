@@ -29,8 +29,8 @@ class Runtime {
  public:
   static Runtime& instance();
 
-  // Each setter makes one change and adds one to the generation, also where the value stays the same. A bad value throws
-  // ValueError and changes nothing.
+  // Each setter makes one change and adds one to the generation, also where the value stays the same. A bad value
+  // throws ValueError and changes nothing.
   void set_profile_execution(bool enabled);
   void set_profile_format(const std::string& format);
   void set_profile_path_prefix(const std::string& prefix);
@@ -39,11 +39,12 @@ class Runtime {
   [[nodiscard]] GlobalProfilingConfig profiling_config() const;
   [[nodiscard]] std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
 
-  // Registers our operators and kernels; throws, having changed nothing, where Torch-TensorRT is not there or another copy of
-  // this library is active. Activating twice is one activation.
+  // Registers our operators and kernels; throws, having changed nothing, where Torch-TensorRT is not there or another
+  // copy of this library is active. Activating twice is one activation.
   void activate();
-  // Takes the kernels back; the operators then raise. No call may be under way. What engines are set to stays as it is: one that the switch profiles goes on writing its traces, as if its
-  // own enable_profiling() had been called. Their state stays too, so that activating again picks up where we were.
+  // Takes the kernels back; the operators then raise. No call may be under way. What engines are set to stays as it is:
+  // one that the switch profiles goes on writing its traces, as if its own enable_profiling() had been called. Their
+  // state stays too, so that activating again picks up where we were.
   void deactivate();
   // Valid once activated, and from then on.
   [[nodiscard]] const EngineClass& engine_class() const noexcept { return *engine_class_; }
@@ -68,8 +69,8 @@ class Runtime {
 
 }  // namespace torch_tensorrt::profiles
 
-// The library's whole C interface: loading it registers nothing. Null on success, otherwise what is wrong and what to do; the
-// text is the library's and lasts until the thread's next call.
+// The library's whole C interface: loading it registers nothing. Null on success, otherwise what is wrong and what to
+// do; the text is the library's and lasts until the thread's next call.
 extern "C" {
 const char* torchtrt_profiles_activate() noexcept;
 const char* torchtrt_profiles_deactivate() noexcept;

@@ -21,7 +21,7 @@ std::string timing_report() {
   for (const auto& [address, state] : EngineRegistry::instance().live()) {
     std::ostringstream object;
     object << address;
-    const std::lock_guard lock(state->mutex);
+    const std::scoped_lock lock(state->mutex);
     for (const LayerTimings::Row& row : state->timings.rows()) {
       out += out.empty() ? "\n" : ",\n";
       out += "  {\"engine\": " + json::quote(state->identity.name) + ", \"object_id\": " + json::quote(object.str()) +

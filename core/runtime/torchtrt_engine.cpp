@@ -21,8 +21,7 @@ namespace {
 
 constexpr const char* kClassName = "__torch__.torch.classes.tensorrt.Engine";
 constexpr std::string_view kEngineType = "N14torch_tensorrt4core7runtime9TRTEngineE";
-constexpr std::string_view kRuntimeHolder =
-    "St15_Sp_counted_ptrIPN8nvinfer18IRuntimeELN9__gnu_cxx12_Lock_policyE2EE";
+constexpr std::string_view kRuntimeHolder = "St15_Sp_counted_ptrIPN8nvinfer18IRuntimeELN9__gnu_cxx12_Lock_policyE2EE";
 constexpr std::string_view kCudaEngineHolder =
     "St15_Sp_counted_ptrIPN8nvinfer111ICudaEngineELN9__gnu_cxx12_Lock_policyE2EE";
 constexpr const char* kHasContext = "_ZNK14torch_tensorrt4core7runtime9TRTEngine12has_exec_ctxEv";
@@ -47,7 +46,7 @@ struct SharedPointerLayout {
 // Reads memory that may not be there: the kernel answers EFAULT where a load would crash.
 class CheckedReader {
  public:
-  CheckedReader() { ok_ = ::pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK) == 0; }
+  CheckedReader() : ok_(::pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK) == 0) {}
   ~CheckedReader() {
     if (ok_) {
       ::close(ends_[0]);
@@ -59,29 +58,29 @@ class CheckedReader {
   CheckedReader(CheckedReader&&) = delete;
   CheckedReader& operator=(CheckedReader&&) = delete;
 
-  bool read(const void* from, void* to, std::size_t size) const {
+  bool read(std::uintptr_t from, void* to, std::size_t size) const {
     // A bare system call: a sanitizer's write() would look at the memory first.
-    return ok_ && ::syscall(SYS_write, ends_[1], from, size) == static_cast<long>(size) &&
+    return ok_ && ::syscall(SYS_write, ends_[1], from, size) == static_cast<std::int64_t>(size) &&
            ::read(ends_[0], to, size) == static_cast<ssize_t>(size);
   }
 
-  // The dynamic type's mangled name equals `expected`. `object` may be any address.
+  // The dynamic type's mangled name is `expected`. `object` may be any address.
   [[nodiscard]] bool is_of_type(const void* object, std::string_view expected) const {
-    const void* const* table = nullptr;
-    const void* const* type = nullptr;
-    const char* name = nullptr;
+    // The Itanium C++ ABI: an object begins with the address of its virtual table, the pointer before that table is to
+    // its type_info, and a type_info's second pointer is to the name.
+    std::uintptr_t table = 0;
+    std::uintptr_t type = 0;
+    std::uintptr_t name = 0;
     std::string found(expected.size() + 1, '\0');
-    return object != nullptr && reinterpret_cast<std::uintptr_t>(object) % alignof(void*) == 0 &&
-           read(object, static_cast<void*>(&table), sizeof(table)) &&
-           read(table - 1, static_cast<void*>(&type), sizeof(type)) &&  // the Itanium C++ ABI: type_info before the table
-           read(type + 1, static_cast<void*>(&name), sizeof(name)) &&   // and the name after type_info's own table
-           read(name, found.data(), found.size()) && found.back() == '\0' &&
-           std::string_view(found).substr(0, expected.size()) == expected;
+    const auto address = reinterpret_cast<std::uintptr_t>(object);
+    return address != 0 && address % alignof(void*) == 0 && read(address, &table, sizeof(table)) &&
+           read(table - sizeof(void*), &type, sizeof(type)) && read(type + sizeof(void*), &name, sizeof(name)) &&
+           read(name, found.data(), found.size()) && found.back() == '\0' && found.starts_with(expected);
   }
 
  private:
   std::array<int, 2> ends_{-1, -1};
-  bool ok_ = false;
+  bool ok_;  // after what it is made from
 };
 
 std::int64_t constant(const char* operator_name) {
@@ -95,17 +94,20 @@ std::int64_t constant(const char* operator_name) {
 
 std::unique_ptr<const EngineClass> EngineClass::resolve() {
   const c10::ClassTypePtr type = torch::getCustomClass(kClassName);
-  TORCH_CHECK(type != nullptr, "torch-tensorrt-profiles: the class ", kClassName,
-              " is not registered, so Torch-TensorRT's C++ runtime is not in this process. Load it first "
-              "(import torch_tensorrt, or link libtorchtrt_runtime). A Python-only build of Torch-TensorRT "
-              "(torch_tensorrt.ENABLED_FEATURES.torch_tensorrt_runtime is False) has no C++ runtime and cannot be used.");
+  TORCH_CHECK(
+      type != nullptr, "torch-tensorrt-profiles: the class ", kClassName,
+      " is not registered, so Torch-TensorRT's C++ runtime is not in this process. Load it first "
+      "(import torch_tensorrt, or link libtorchtrt_runtime). A Python-only build of Torch-TensorRT "
+      "(torch_tensorrt.ENABLED_FEATURES.torch_tensorrt_runtime is False) has no C++ runtime and cannot be used.");
   const auto op = c10::Dispatcher::singleton().findSchema({"tensorrt::execute_engine", ""});
   TORCH_CHECK(op.has_value() && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd),
-              "torch-tensorrt-profiles: the class ", kClassName, " is registered, but the operator "
-              "tensorrt::execute_engine ", op.has_value() ? "has no CompositeExplicitAutograd kernel." : "is not.",
-              kNextStep);
+              "torch-tensorrt-profiles: the class ", kClassName,
+              " is registered, but the operator "
+              "tensorrt::execute_engine ",
+              op.has_value() ? "has no CompositeExplicitAutograd kernel." : "is not.", kNextStep);
 
-  auto found = std::unique_ptr<EngineClass>(new EngineClass());  // NOLINT(cppcoreguidelines-owning-memory): private ctor
+  auto found =
+      std::unique_ptr<EngineClass>(new EngineClass());  // NOLINT(cppcoreguidelines-owning-memory): private ctor
   const auto method = [&type](const char* name, bool required = true) {
     torch::jit::Function* function = type->findMethod(name);
     TORCH_CHECK(function != nullptr || !required, "torch-tensorrt-profiles: ", kClassName, " has no method ", name, ".",
@@ -130,6 +132,7 @@ std::unique_ptr<const EngineClass> EngineClass::resolve() {
   found->active_profile_index_ = property("_active_profile_index");
   found->num_optimization_profiles_ = property("num_optimization_profiles");
   found->describe_ = method("__str__", false);
+  found->auto_select_profiles_ = property("_auto_select_profiles", false);
   found->requires_native_multidevice_ = property("requires_native_multidevice", false);
   found->nccl_initialized_ = property("nccl_initialized", false);
   found->rank_ = property("rank", false);
@@ -142,10 +145,10 @@ std::unique_ptr<const EngineClass> EngineClass::resolve() {
 }
 
 const EngineClass::NativeMembers& EngineClass::find_native(const std::type_info& type) const {
-  const std::lock_guard lock(native_mutex_);
+  const std::scoped_lock lock(native_mutex_);
   if (native_.load(std::memory_order_relaxed) == nullptr) {
-    // The library that holds the class was loaded locally, so its symbols are found through its own handle only. The handle
-    // stays open: what is found must stay where it is.
+    // The library that holds the class was loaded locally, so its symbols are found through its own handle only. The
+    // handle stays open: what is found must stay where it is.
     Dl_info where{};
     void* const library = ::dladdr(static_cast<const void*>(&type), &where) == 0
                               ? nullptr
@@ -171,24 +174,27 @@ Engine::Engine(const EngineClass& engine_class, const c10::IValue& engine)
     : class_(engine_class),
       engine_(engine),
       // No intrusive_ptr on the way, it would cost two atomic operations; engine_ keeps the holder alive.
-      holder_(static_cast<torch::CustomClassHolder*>(const_cast<void*>(  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-          engine.toObjectRef().getSlot(0).internalToPointer()))) {}
+      holder_(
+          static_cast<torch::CustomClassHolder*>(const_cast<void*>(  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+              engine.toObjectRef().getSlot(0).internalToPointer()))),
+      native_(class_.native(typeid(*holder_))) {}
 
 bool Engine::has_expected_layout() const {
   const CheckedReader reader;
   std::array<SharedPointerLayout, 2> members{};
-  const auto* first = reinterpret_cast<const char*>(holder_) + sizeof(torch::CustomClassHolder);
+  const auto first = reinterpret_cast<std::uintptr_t>(holder_) + sizeof(torch::CustomClassHolder);
   return reader.is_of_type(holder_, kEngineType) && reader.read(first, members.data(), sizeof(members)) &&
          reader.is_of_type(members[0].control_block, kRuntimeHolder) &&
          reader.is_of_type(members[1].control_block, kCudaEngineHolder);
 }
 
 void Engine::on_destruction(std::function<void()> notice) const {
-  // The runtime is the member that the engine's destructor releases last, and nothing reads it once the engine is built.
-  auto& runtime = static_cast<EngineLayout*>(holder_)->runtime;
+  // The runtime is the member that the engine's destructor releases last, and nothing reads it once the engine is
+  // built.
+  auto& runtime = reinterpret_cast<EngineLayout*>(holder_)->runtime;
   void* const raw = runtime.get();
-  runtime = std::shared_ptr<void>(
-      raw, [original = std::move(runtime), notice = std::move(notice)](void* /*raw*/) mutable {
+  runtime =
+      std::shared_ptr<void>(raw, [original = std::move(runtime), notice = std::move(notice)](void* /*raw*/) mutable {
         notice();
         original.reset();
       });
@@ -202,8 +208,6 @@ c10::IValue Engine::call(torch::jit::Function* function, std::initializer_list<c
   function->run(stack);
   return stack.empty() ? c10::IValue() : torch::jit::pop(stack);
 }
-
-const EngineClass::NativeMembers& Engine::native() const { return class_.native(typeid(*holder_)); }
 
 EngineIdentity Engine::identity() const {
   const c10::IValue record = call(class_.serialize_metadata_only_);
@@ -221,47 +225,67 @@ EngineIdentity Engine::identity() const {
   return identity;
 }
 
-void Engine::enable_profiling() const { call(class_.enable_profiling_); }
+void Engine::enable_profiling() const {
+  call(class_.enable_profiling_);
+}
 
-void Engine::disable_profiling() const { call(class_.disable_profiling_); }
+void Engine::disable_profiling() const {
+  call(class_.disable_profiling_);
+}
 
-void Engine::set_profile_format(const std::string& format) const { call(class_.set_profile_format_, {format}); }
+void Engine::set_profile_format(const std::string& format) const {
+  call(class_.set_profile_format_, {format});
+}
 
-std::string Engine::profile_path_prefix() const { return call(class_.profile_path_prefix_.get).toStringRef(); }
+std::string Engine::profile_path_prefix() const {
+  return call(class_.profile_path_prefix_.get).toStringRef();
+}
 
 void Engine::set_profile_path_prefix(const std::string& prefix) const {
   call(class_.profile_path_prefix_.set, {prefix});
 }
 
-std::int64_t Engine::num_optimization_profiles() const { return call(class_.num_optimization_profiles_.get).toInt(); }
+std::int64_t Engine::num_optimization_profiles() const {
+  return call(class_.num_optimization_profiles_.get).toInt();
+}
 
-std::int64_t Engine::active_profile_index() const { return call(class_.active_profile_index_.get).toInt(); }
+std::int64_t Engine::active_profile_index() const {
+  return call(class_.active_profile_index_.get).toInt();
+}
+
+bool Engine::auto_select_profiles() const {
+  return class_.auto_select_profiles_.get != nullptr && call(class_.auto_select_profiles_.get).toBool();
+}
+
+void Engine::set_auto_select_profiles(bool enabled) const {
+  call(class_.auto_select_profiles_.set, {enabled});
+}
 
 void Engine::set_active_profile(std::int64_t index, const c10::Stream* stream) const {
-  if (stream != nullptr && native().set_active_profile_on != nullptr) {
+  if (stream != nullptr && native_.set_active_profile_on != nullptr) {
     // A c10::cuda::CUDAStream is one c10::Stream and nothing else, so a reference to the one serves for the other.
-    native().set_active_profile_on(holder_, index, stream);
+    native_.set_active_profile_on(holder_, index, stream);
   } else {
     call(class_.set_active_profile_, {index});
   }
 }
 
-bool Engine::has_context() const { return native().has_context == nullptr || native().has_context(holder_); }
-
 void Engine::make_context() const {
-  if (native().context != nullptr) {
-    native().context(holder_);
+  if (native_.context != nullptr) {
+    native_.context(holder_);
   }
 }
 
-bool Engine::has_native_members() const { return native().context != nullptr; }
+bool Engine::has_native_members() const {
+  return native_.context != nullptr;
+}
 
-std::int64_t Engine::contexts_created() const { return call(class_.num_execution_contexts_created_).toInt(); }
+std::int64_t Engine::contexts_created() const {
+  return call(class_.num_execution_contexts_created_).toInt();
+}
 
-bool Engine::captures_subgraphs() const {
-  static constexpr std::int64_t kSubgraph = 1;  // torch_tensorrt.runtime.set_cudagraphs_mode(True)
-  return (native().cudagraphs_mode != nullptr ? *native().cudagraphs_mode
-                                              : constant("tensorrt::get_cudagraphs_mode")) == kSubgraph;
+bool Engine::asks_for_subgraphs() {
+  return constant("tensorrt::get_cudagraphs_mode") == kSubgraphMode;
 }
 
 void Engine::reset_captured_graph() const {
@@ -271,8 +295,8 @@ void Engine::reset_captured_graph() const {
 }
 
 void Engine::forget_captured_graph() const {
-  // Setting the budget, even to what it is, is the one door to Torch-TensorRT's "the context changed" for an engine with a
-  // single profile; reset_captured_graph alone leaves it replaying a graph that is not there.
+  // Setting the budget, even to what it is, is the one door to Torch-TensorRT's "the context changed" for an engine
+  // with a single profile; reset_captured_graph alone leaves it replaying a graph that is not there.
   if (class_.device_memory_budget_.set != nullptr) {
     call(class_.device_memory_budget_.set, {call(class_.device_memory_budget_.get)});
   }
@@ -297,9 +321,13 @@ bool Engine::nccl_initialized() const {
   return class_.nccl_initialized_.get != nullptr && call(class_.nccl_initialized_.get).toBool();
 }
 
-void Engine::bind_nccl_comm() const { call(class_.bind_nccl_comm_); }
+void Engine::bind_nccl_comm() const {
+  call(class_.bind_nccl_comm_);
+}
 
-std::int64_t Engine::rank() const { return class_.rank_.get != nullptr ? call(class_.rank_.get).toInt() : -1; }
+std::int64_t Engine::rank() const {
+  return class_.rank_.get != nullptr ? call(class_.rank_.get).toInt() : -1;
+}
 
 std::int64_t Engine::world_size() const {
   return class_.world_size_.get != nullptr ? call(class_.world_size_.get).toInt() : -1;

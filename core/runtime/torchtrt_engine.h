@@ -13,8 +13,8 @@
 #include <typeinfo>
 #include <vector>
 
-// The only file that knows Torch-TensorRT's engine class: TorchBind names, the layout of its first two members, and three
-// exported member functions that have no TorchBind name.
+// The only file that knows Torch-TensorRT's engine class: TorchBind names, the layout of its first two members, and
+// three exported member functions that have no TorchBind name.
 namespace torch_tensorrt::profiles {
 
 // What an engine's serialized metadata says of it.
@@ -65,7 +65,8 @@ class EngineClass {
   Property profile_path_prefix_;
   Property active_profile_index_;
   Property num_optimization_profiles_;
-  Property requires_native_multidevice_;  // from here on: null where the class has none
+  Property auto_select_profiles_;  // from here on: null where the class has none
+  Property requires_native_multidevice_;
   Property nccl_initialized_;
   Property rank_;
   Property world_size_;
@@ -102,17 +103,22 @@ class Engine {
 
   [[nodiscard]] std::int64_t num_optimization_profiles() const;
   [[nodiscard]] std::int64_t active_profile_index() const;
+  // Torch-TensorRT's own choice by shape, at each call.
+  [[nodiscard]] bool auto_select_profiles() const;
+  void set_auto_select_profiles(bool enabled) const;
   // On `stream` without host synchronisation; with no stream, or no way to name one, on the current stream with it.
   void set_active_profile(std::int64_t index, const c10::Stream* stream) const;
 
-  // Whether the exported members were found. Without them nobody can tell whether there is a context: has_context() is true
-  // and make_context() does nothing.
+  // Whether the exported members were found. Without them nobody can tell whether there is a context: has_context() is
+  // true and make_context() does nothing.
   [[nodiscard]] bool has_native_members() const;
-  [[nodiscard]] bool has_context() const;
+  [[nodiscard]] bool has_context() const { return native_.has_context == nullptr || native_.has_context(holder_); }
   void make_context() const;
   [[nodiscard]] std::int64_t contexts_created() const;
   // Whether Torch-TensorRT is set to capture engines into CUDA graphs of its own ("subgraph" mode).
-  [[nodiscard]] bool captures_subgraphs() const;
+  [[nodiscard]] bool captures_subgraphs() const {
+    return native_.cudagraphs_mode != nullptr ? *native_.cudagraphs_mode == kSubgraphMode : asks_for_subgraphs();
+  }
   void reset_captured_graph() const;
   // Makes Torch-TensorRT capture its CUDA graph anew at the next call. Drops the context.
   void forget_captured_graph() const;
@@ -127,12 +133,14 @@ class Engine {
   [[nodiscard]] std::int64_t world_size() const;
 
  private:
+  static constexpr int kSubgraphMode = 1;  // torch_tensorrt.runtime.set_cudagraphs_mode(True)
+  [[nodiscard]] static bool asks_for_subgraphs();
   c10::IValue call(torch::jit::Function* function, std::initializer_list<c10::IValue> arguments = {}) const;
-  [[nodiscard]] const EngineClass::NativeMembers& native() const;
 
   const EngineClass& class_;
   c10::IValue engine_;
   torch::CustomClassHolder* holder_;
+  const EngineClass::NativeMembers& native_;
 };
 
 }  // namespace torch_tensorrt::profiles

@@ -121,11 +121,12 @@ std::vector<Event> read_events(std::string_view text) {
   std::vector<Event> events;
   for_each_name(text, [&](std::string_view name, std::size_t end) {
     auto event = event_fields(text, end);
-    if (event) {
-      event->name = name;
-      events.push_back(*std::move(event));
+    if (!event) {
+      return false;
     }
-    return event.has_value();
+    event->name = name;
+    events.push_back(*std::move(event));
+    return true;
   });
   return events;
 }
@@ -142,10 +143,10 @@ std::string write_events(const std::vector<Event>& events, std::int64_t track, c
   std::string out = "[\n" + metadata_event("process_name", track, "Torch-TensorRT " + std::to_string(::getpid())) +
                     ",\n" + metadata_event("thread_name", track, thread_name);
   for (const Event& event : events) {
-    out += ",\n  {\"name\": " + json::quote(event.name) + ", \"ph\": \"X\", \"ts\": " +
-           json::number(event.timestamp_us) + ", \"dur\": " + json::number(event.duration_us) +
-           ", \"pid\": " + std::to_string(::getpid()) + ", \"tid\": " + std::to_string(event.thread) +
-           ", \"args\": {}}";
+    out += ",\n  {\"name\": " + json::quote(event.name) +
+           ", \"ph\": \"X\", \"ts\": " + json::number(event.timestamp_us) +
+           ", \"dur\": " + json::number(event.duration_us) + ", \"pid\": " + std::to_string(::getpid()) +
+           ", \"tid\": " + std::to_string(event.thread) + ", \"args\": {}}";
   }
   return out + "\n]\n";
 }

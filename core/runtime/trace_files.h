@@ -29,8 +29,8 @@ struct LayerReport {
 // A trace of torch's RecordProfile.
 [[nodiscard]] std::string rewrite_event_trace(std::string_view text, const TraceOwner& owner, std::string_view what);
 
-// Rewrites all the files of a call that just ended and returns its layer report. Throws std::runtime_error where one of them
-// cannot be written.
+// Rewrites all the files of a call that just ended and returns its layer report. Throws std::runtime_error where one of
+// them cannot be written.
 LayerReport rewrite_traces(const TraceOwner& owner);
 
 // Replaces a file in one step, so that a reader sees the old or the new content. Throws std::runtime_error.

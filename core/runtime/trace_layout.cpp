@@ -20,10 +20,12 @@ namespace {
 namespace fs = std::filesystem;
 
 // Another user's file of that name, in a shared temporary folder.
-bool is_foreign(const std::string& file) { return ::access(file.c_str(), W_OK) != 0 && errno != ENOENT; }
+bool is_foreign(const std::string& file) {
+  return ::access(file.c_str(), W_OK) != 0 && errno != ENOENT;
+}
 
 std::string folder_name(std::string engine, std::optional<std::int64_t> rank, int number) {
-  std::replace(engine.begin(), engine.end(), '/', '_');
+  std::ranges::replace(engine, '/', '_');
   std::string name = engine + "." + std::to_string(::getpid());
   if (rank) {
     name += ".r" + std::to_string(*rank);
@@ -77,7 +79,7 @@ bool TraceLayout::LockFile::set(const std::string& name, bool locked) const {
   if (descriptor_ < 0) {
     return false;
   }
-  struct flock range{};
+  struct flock range {};
   range.l_type = static_cast<short>(locked ? F_WRLCK : F_UNLCK);
   range.l_whence = SEEK_SET;
   range.l_start = static_cast<off_t>(std::hash<std::string>()(name) & 0x3FFFFFFFFFFFFFFFU);
@@ -99,16 +101,17 @@ std::unique_ptr<TraceClaim> TraceLayout::claim(const std::string& prefix, const 
   if (!problem.empty()) {
     throw std::runtime_error("'" + prefix + "' cannot hold traces: " + problem);
   }
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   Prefix& state = at(prefix);
-  if (!rank && !state.taken.contains(engine) && !is_foreign(prefix + "/" + engine + "_engine_execution_profile.trace") &&
-      state.lock_file.lock(engine)) {
+  if (!rank && !state.taken.contains(engine) &&
+      !is_foreign(prefix + "/" + engine + "_engine_execution_profile.trace") && state.lock_file.lock(engine)) {
     state.taken.insert(engine);
     return std::make_unique<TraceClaim>(*this, prefix, prefix, engine);
   }
   for (int number = 0;; ++number) {
     const std::string name = folder_name(engine, rank, number);
-    const std::string folder = prefix + "/" + name;
+    std::string folder = prefix;
+    folder.append("/").append(name);
     if (state.taken.contains(name) || (fs::exists(folder) && !state.made_here.contains(name))) {
       continue;
     }
@@ -120,14 +123,14 @@ std::unique_ptr<TraceClaim> TraceLayout::claim(const std::string& prefix, const 
 }
 
 void TraceLayout::release(const std::string& prefix, const std::string& taken) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   Prefix& state = at(prefix);
   state.taken.erase(taken);
   state.lock_file.unlock(taken);
 }
 
 void TraceLayout::record(const std::string& prefix, const TraceRecord& record) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   Prefix& state = at(prefix);
   state.records[record.folder + "/" + record.engine] = record;
   std::string engines;

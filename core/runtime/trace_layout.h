@@ -47,12 +47,13 @@ struct TraceRecord {
   std::vector<std::string> profile_names;
 };
 
-// Who writes where. An engine writes into the prefix itself as long as it is the only live one of its name there, in all
-// processes of the host; under a distributed launch, and for every further engine of a name, there is a folder
+// Who writes where. An engine writes into the prefix itself as long as it is the only live one of its name there, in
+// all processes of the host; under a distributed launch, and for every further engine of a name, there is a folder
 // <engine>.<pid>[.r<RANK>][.<n>], n only where that folder is taken or was left by an earlier process.
 //
-// Between processes the right to the prefix is a lock on one byte of <prefix>/.torchtrt_profiles.lock, chosen by the engine's
-// name: it cannot outlive its process, as a marker file would. Where the file cannot be locked, a folder is used.
+// Between processes the right to the prefix is a lock on one byte of <prefix>/.torchtrt_profiles.lock, chosen by the
+// engine's name: it cannot outlive its process, as a marker file would. Where the file cannot be locked, a folder is
+// used.
 class TraceLayout {
  public:
   // Makes the folder. Throws std::runtime_error where that fails.
@@ -77,7 +78,7 @@ class TraceLayout {
     void unlock(const std::string& name) const { set(name, false); }
 
    private:
-    bool set(const std::string& name, bool locked) const;
+    bool set(const std::string& name, bool locked) const;  // NOLINT(modernize-use-nodiscard): unlocking does not fail
     int descriptor_;
   };
 

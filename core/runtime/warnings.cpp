@@ -4,6 +4,10 @@
 
 namespace torch_tensorrt::profiles {
 
+void DeferredWarnings::add(std::string message) {
+  messages_.push_back(std::move(message));
+}
+
 DeferredWarnings::~DeferredWarnings() {
   for (const std::string& message : messages_) {
     try {

@@ -5,8 +5,8 @@
 
 namespace torch_tensorrt::profiles {
 
-// Warnings that arise under our locks and are given out when this object dies. A warning may run Python code, so it must
-// be declared before the lock: the lock is then released first.
+// Warnings that arise under our locks and are given out when this object dies. A warning may run Python code, so it
+// must be declared before the lock: the lock is then released first.
 class DeferredWarnings {
  public:
   DeferredWarnings() = default;
@@ -16,7 +16,7 @@ class DeferredWarnings {
   DeferredWarnings(DeferredWarnings&&) = delete;
   DeferredWarnings& operator=(DeferredWarnings&&) = delete;
 
-  void add(std::string message) { messages_.push_back(std::move(message)); }
+  void add(std::string message);
 
  private:
   std::vector<std::string> messages_;

@@ -1,5 +1,5 @@
-// Loading and activating the library as a program does: by its two exported functions. Loading order and second copies end in
-// a message, never in an abort. Each test wants a process of its own, which ctest gives it and death tests make.
+// Loading and activating the library as a program does: by its two exported functions. Loading order and second copies
+// end in a message, never in an abort. Each test wants a process of its own, which ctest gives it and death tests make.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,9 @@ void load_engine() {
   }
 }
 
-bool has_operator(const char* name) { return c10::Dispatcher::singleton().findSchema({name, ""}).has_value(); }
+bool has_operator(const char* name) {
+  return c10::Dispatcher::singleton().findSchema({name, ""}).has_value();
+}
 
 bool overrides_execute_engine() {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tensorrt::execute_engine", "");
@@ -64,7 +66,8 @@ TEST(Activation, LoadingRegistersNothing) {
       [] {
         load_engine();
         const Copy library(LIBRARY_FILE);
-        return std::string(has_operator("tensorrt::set_profile_execution") || overrides_execute_engine() ? "some" : "none");
+        return std::string(has_operator("tensorrt::set_profile_execution") || overrides_execute_engine() ? "some"
+                                                                                                         : "none");
       },
       "none");
 }
@@ -132,9 +135,8 @@ TEST(Activation, AnOperatorAfterDeactivationRaises) {
         load_engine();
         const Copy library(LIBRARY_FILE);
         library.activate();
-        const auto op = c10::Dispatcher::singleton()
-                            .findSchemaOrThrow("tensorrt::get_profile_format", "")
-                            .typed<std::string()>();
+        const auto op =
+            c10::Dispatcher::singleton().findSchemaOrThrow("tensorrt::get_profile_format", "").typed<std::string()>();
         const std::string before = op.call();
         library.deactivate();
         try {
@@ -153,7 +155,10 @@ TEST(Activation, UnloadingKeepsTheCode) {
         const Copy library(LIBRARY_FILE);
         library.activate();
         ::dlclose(library.handle);
-        return c10::Dispatcher::singleton().findSchemaOrThrow("tensorrt::get_profile_format", "").typed<std::string()>().call();
+        return c10::Dispatcher::singleton()
+            .findSchemaOrThrow("tensorrt::get_profile_format", "")
+            .typed<std::string()>()
+            .call();
       },
       "perfetto");
 }

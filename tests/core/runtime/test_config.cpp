@@ -59,9 +59,7 @@ TEST_F(Config, BadInputChangesNothingAndSaysWhatToDo) {
       {"no files in it", [](auto&) { set_prefix("/proc"); }, {"'/proc'", "no file can be made"}},
       {"NUL", [](auto& at) { set_prefix(at + std::string("/a\0b", 4)); }, {"NUL"}},
       {"all at once",
-       [](auto& at) {
-         op<void, bool, std::string, std::string>("set_profiling_config", true, "nsys", at);
-       },
+       [](auto& at) { op<void, bool, std::string, std::string>("set_profiling_config", true, "nsys", at); },
        {"'nsys'"}},
       {"all at once, bad path",
        [](auto&) { op<void, bool, std::string, std::string>("set_profiling_config", true, "trex", ""); },
@@ -102,8 +100,8 @@ TEST_F(Config, SnapshotNeverMixesRevisions) {
     threads.emplace_back([this, i, &running] {
       for (int n = 0; n < kSets; ++n) {
         // Odd writers are enabled with trex, even ones disabled with perfetto.
-        op<void, bool, std::string, std::string>("set_profiling_config", i % 2 == 1,
-                                                           i % 2 == 1 ? "trex" : "perfetto", folder(std::to_string(i)));
+        op<void, bool, std::string, std::string>("set_profiling_config", i % 2 == 1, i % 2 == 1 ? "trex" : "perfetto",
+                                                 folder(std::to_string(i)));
         EXPECT_THROW(set_format("bad"), c10::ValueError);
       }
       --running;

@@ -170,7 +170,9 @@ TEST_F(ExecuteEngine, TheSwitchsProfilerSurvivesADroppedContext) {
       run(engine, 1);
       EXPECT_TRUE(engine->has_profiler()) << what;
       EXPECT_EQ(engine->profiler_totals_ms().size(), 2U) << what;
-      const bool is_trex = read(engine->get_profile_path_prefix() + "/engine_engine_execution_profile.trace").find("timeMs") != std::string::npos;
+      const bool is_trex =
+          read(engine->get_profile_path_prefix() + "/engine_engine_execution_profile.trace").find("timeMs") !=
+          std::string::npos;
       EXPECT_EQ(is_trex, std::string(format) == "trex") << what;
       set_enabled(false);
       run(engine, 1);

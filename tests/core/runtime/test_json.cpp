@@ -6,17 +6,20 @@ namespace torch_tensorrt::profiles::json {
 namespace {
 
 TEST(Json, ParsesWhatIsJsonAndNothingElse) {
-  for (const char* good : {"null", " [1, -2.5e+3, 0] ", R"({"a": {"b": [true, false, null]}})", R"("\u00e9\n")", "[]", "{}"}) {
+  for (const char* good :
+       {"null", " [1, -2.5e+3, 0] ", R"({"a": {"b": [true, false, null]}})", R"("\u00e9\n")", "[]", "{}"}) {
     EXPECT_TRUE(parse(good)) << good;
   }
-  for (const char* bad : {"", "[", "[1,]", "{\"a\"}", "{'a': 1}", "nan", "01", "1.", "\"\n\"", "\"\\x\"", "[1] 2", "]"}) {
+  for (const char* bad :
+       {"", "[", "[1,]", "{\"a\"}", "{'a': 1}", "nan", "01", "1.", "\"\n\"", "\"\\x\"", "[1] 2", "]"}) {
     EXPECT_FALSE(parse(bad)) << bad;
   }
   EXPECT_FALSE(parse(std::string(100000, '[')));
 }
 
 TEST(Json, QuoteAndParseAreInverse) {
-  for (const std::string text : {"plain", "quote \" backslash \\ slash /", "new\nline\ttab\x01", "h\xC3\xA9llo \xE2\x82\xAC \xF0\x9F\x98\x80"}) {
+  for (const std::string text :
+       {"plain", "quote \" backslash \\ slash /", "new\nline\ttab\x01", "h\xC3\xA9llo \xE2\x82\xAC \xF0\x9F\x98\x80"}) {
     const auto value = parse(quote(text));
     ASSERT_TRUE(value) << text;
     EXPECT_EQ(*value->string(), text);

@@ -12,7 +12,9 @@ namespace {
 
 using Lifetime = CoreTest;
 
-std::size_t known_engines() { return EngineRegistry::instance().live().size(); }
+std::size_t known_engines() {
+  return EngineRegistry::instance().live().size();
+}
 
 TEST_F(Lifetime, StateDiesWithItsEngine) {
   auto engine = make_engine();

@@ -16,5 +16,18 @@ TEST_F(NoExportedMembers, ProfilingWorks) {
   EXPECT_EQ(engine->profiled_calls, 2);
 }
 
+TEST_F(NoExportedMembers, AProfileOtherThan0IsRefused) {
+  FakeOptions options;
+  options.profiles = {{2, 64}, {1, 1}};
+  const auto engine = make_engine(options);
+  const auto pin = [&engine](std::int64_t index) {
+    torch::jit::Stack stack{engine, index};
+    c10::Dispatcher::singleton().findSchemaOrThrow("tensorrt::set_active_profile", "").callBoxed(stack);
+  };
+  EXPECT_NO_THROW(pin(0));
+  EXPECT_NE(message_of([&] { pin(1); }).find("does not export"), std::string::npos);
+  run(engine, 2);
+}
+
 }  // namespace
 }  // namespace torch_tensorrt::profiles::testing

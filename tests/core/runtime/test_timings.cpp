@@ -35,6 +35,15 @@ TEST(LayerTimings, WithoutCountsALayerRunsInEachCallOfItsProfile) {
   EXPECT_EQ(timings.rows()[1].count, 1);
 }
 
+TEST(LayerTimings, AReportWithCountsAfterOneWithoutAddsOnlyTheNewCalls) {
+  LayerTimings timings;
+  timings.add_call(0, {{"a", 1.0, 0}});
+  timings.add_call(0, {{"a", 2.0, 0}});
+  timings.add_call(0, {{"a", 3.0, 3}});
+  EXPECT_EQ(timings.rows().at(0).count, 3);
+  EXPECT_DOUBLE_EQ(timings.rows().at(0).total_ms, 3.0);
+}
+
 TEST(LayerTimings, ANewProfilerStartsAtNothing) {
   LayerTimings timings;
   timings.add_call(0, {{"a", 3.0, 1}});

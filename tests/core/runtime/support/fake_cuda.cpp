@@ -16,12 +16,12 @@ std::mutex log_mutex;
 std::vector<std::string> event_log;
 
 void note(const std::string& what) {
-  const std::lock_guard lock(log_mutex);
+  const std::scoped_lock lock(log_mutex);
   event_log.push_back(what);
 }
 
 struct Guard final : public c10::impl::DeviceGuardImplInterface {
-  static constexpr c10::DeviceType static_type = c10::DeviceType::CUDA;
+  [[maybe_unused]] static constexpr c10::DeviceType static_type = c10::DeviceType::CUDA;
   Guard() = default;
   explicit Guard(c10::DeviceType /*type*/) {}
 
@@ -48,7 +48,7 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
   [[nodiscard]] bool isStreamCapturing(const c10::Stream& /*stream*/) const override { return is_capturing; }
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex /*device*/,
               c10::EventFlag /*flag*/) const override {
-    *event = const_cast<void*>(static_cast<const void*>(this));
+    *event = &device_count;  // any address but null
     note("record " + std::to_string(stream.id()));
   }
   void block(void* /*event*/, const c10::Stream& stream) const override { note("wait " + std::to_string(stream.id())); }
@@ -64,7 +64,7 @@ FakeCuda::FakeCuda(int devices) {
   device_count = devices;
   set_current_stream(0);
   set_capturing(false);
-  const std::lock_guard lock(log_mutex);
+  const std::scoped_lock lock(log_mutex);
   event_log.clear();
 }
 
@@ -74,12 +74,16 @@ FakeCuda::~FakeCuda() {
   set_capturing(false);
 }
 
-void FakeCuda::set_current_stream(std::int64_t id) { current_stream = id; }
+void FakeCuda::set_current_stream(std::int64_t id) {
+  current_stream = id;
+}
 
-void FakeCuda::set_capturing(bool capturing) { is_capturing = capturing; }
+void FakeCuda::set_capturing(bool capturing) {
+  is_capturing = capturing;
+}
 
 std::vector<std::string> FakeCuda::events() {
-  const std::lock_guard lock(log_mutex);
+  const std::scoped_lock lock(log_mutex);
   return event_log;
 }
 

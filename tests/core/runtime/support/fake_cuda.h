@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-// A CUDA device that exists for libc10 alone: streams have numbers, capturing is a flag, events are a log. Zero devices until
-// a test wants some.
+// A CUDA device that exists for libc10 alone: streams have numbers, capturing is a flag, events are a log. Zero devices
+// until a test wants some.
 namespace torch_tensorrt::profiles::testing {
 
 class FakeCuda {

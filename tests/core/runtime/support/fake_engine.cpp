@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace c10::cuda {
 class CUDAStream {
@@ -20,8 +21,12 @@ class CUDAStream {
 namespace nvinfer1 {
 std::atomic<int> IRuntime::alive{0};
 std::atomic<int> ICudaEngine::alive{0};
-IRuntime::~IRuntime() { --alive; }
-ICudaEngine::~ICudaEngine() { --alive; }
+IRuntime::~IRuntime() {
+  --alive;
+}
+ICudaEngine::~ICudaEngine() {
+  --alive;
+}
 }  // namespace nvinfer1
 
 namespace torch_tensorrt::core::runtime {
@@ -40,7 +45,9 @@ std::atomic<int> engines{0};
 
 }  // namespace
 
-int live_engines() { return engines; }
+int live_engines() {
+  return engines;
+}
 
 class Profiler {
  public:
@@ -70,7 +77,8 @@ class Profiler {
       const Record& record = records.at(name);
       out << "  {\n    \"name\": \"" << name << "\",\n";
       if (trex) {
-        out << "    \"timeMs\": " << record.time << ",\n    \"averageMs\": " << record.time / record.count
+        out << "    \"timeMs\": " << record.time
+            << ",\n    \"averageMs\": " << record.time / static_cast<float>(record.count)
             << ",\n    \"percentage\": " << (record.time * 100.0 / sum) << "\n";
       } else {
         out << "    \"ph\": \"X\",\n    \"ts\": " << start * 1000 << ",\n    \"dur\": " << record.time * 1000
@@ -89,7 +97,8 @@ class Profiler {
   std::map<std::string, Record> records;
 };
 
-// Any method that overlaps a call, or another method, of another thread breaks the contract; calls may overlap each other.
+// Any method that overlaps a call, or another method, of another thread breaks the contract; calls may overlap each
+// other.
 class TRTEngine::Use {
  public:
   Use(TRTEngine& engine, const char* what, bool is_call = false) : engine_(engine), is_call_(is_call) {
@@ -166,7 +175,7 @@ void TRTEngine::switch_to(std::int64_t index) {
   if (options_.profiles.size() <= 1 || index == active_profile_index_) {
     return;
   }
-  TORCH_CHECK(index >= 0 && index < static_cast<std::int64_t>(options_.profiles.size()), "no such profile");
+  TORCH_CHECK(index >= 0 && std::cmp_less(index, options_.profiles.size()), "no such profile");
   exec_ctx()->profile = index;
   active_profile_index_ = index;
   context_changed_ = true;
@@ -253,9 +262,13 @@ bool TRTEngine::get_nccl_initialized() {
   return nccl_initialized_;
 }
 
-std::int64_t TRTEngine::get_rank() { return rank; }
+std::int64_t TRTEngine::get_rank() {
+  return rank;
+}
 
-std::int64_t TRTEngine::get_world_size() { return world_size; }
+std::int64_t TRTEngine::get_world_size() {
+  return world_size;
+}
 
 std::int64_t TRTEngine::get_device_memory_budget() {
   const Use use(*this, "device_memory_budget");
@@ -302,9 +315,13 @@ nvinfer1::IExecutionContext* TRTEngine::exec_ctx() {
   return context_.get();
 }
 
-bool TRTEngine::has_exec_ctx() const noexcept { return context_ != nullptr; }
+bool TRTEngine::has_exec_ctx() const noexcept {
+  return context_ != nullptr;
+}
 
-void TRTEngine::invalidate_context() { context_.reset(); }
+void TRTEngine::invalidate_context() {
+  context_.reset();
+}
 
 std::map<std::string, double> TRTEngine::profiler_totals_ms() const {
   std::map<std::string, double> totals;
@@ -393,7 +410,8 @@ std::vector<at::Tensor> TRTEngine::execute(const std::vector<at::Tensor>& inputs
   const auto fits = [&](const FakeProfile& profile) {
     return inputs.empty() || (profile.min <= inputs[0].size(0) && inputs[0].size(0) <= profile.max);
   };
-  if (shape_changed && auto_select_profiles_ && !fits(options_.profiles[static_cast<std::size_t>(active_profile_index_)])) {
+  if (shape_changed && auto_select_profiles_ &&
+      !fits(options_.profiles[static_cast<std::size_t>(active_profile_index_)])) {
     for (std::size_t i = 0; i < options_.profiles.size(); ++i) {
       if (fits(options_.profiles[i])) {
         switch_to(static_cast<std::int64_t>(i));
@@ -402,9 +420,7 @@ std::vector<at::Tensor> TRTEngine::execute(const std::vector<at::Tensor>& inputs
       }
     }
   }
-  {
-    const auto trace = phase("_device_config_profile.trace");
-  }
+  { const auto trace = phase("_device_config_profile.trace"); }
   {
     const auto trace = phase("_input_profile.trace");
     TORCH_CHECK(fits(options_.profiles[static_cast<std::size_t>(context_->profile)]), "shape ", key.str(),
@@ -480,6 +496,8 @@ TORCH_LIBRARY(tensorrt, m) {
   m.def("set_cudagraphs_mode", [](std::int64_t mode) { CUDAGRAPHS_MODE = static_cast<int>(mode); });
 }
 
-TORCH_LIBRARY_IMPL(tensorrt, CompositeExplicitAutograd, m) { m.impl("execute_engine", execute_engine); }
+TORCH_LIBRARY_IMPL(tensorrt, CompositeExplicitAutograd, m) {
+  m.impl("execute_engine", execute_engine);
+}
 
 }  // namespace torch_tensorrt::core::runtime

@@ -15,12 +15,12 @@
 #include <thread>
 #include <vector>
 
-// A stand-in for Torch-TensorRT 2.14's engine that holds callers to what the real one needs: it aborts the process, with a
-// message, where a real engine would crash, race, or silently compute on the wrong profile. It has the real one's class name,
-// so it must never be loaded beside Torch-TensorRT.
+// A stand-in for Torch-TensorRT 2.14's engine that holds callers to what the real one needs: it aborts the process,
+// with a message, where a real engine would crash, race, or silently compute on the wrong profile. It has the real
+// one's class name, so it must never be loaded beside Torch-TensorRT.
 //
-// Built three times: as it is; FAKE_WITH_INSERTED_MEMBER, for a class of another layout; FAKE_WITHOUT_EXPORTED_MEMBERS, for a
-// Torch-TensorRT that exports none of its member functions.
+// Built three times: as it is; FAKE_WITH_INSERTED_MEMBER, for a class of another layout; FAKE_WITHOUT_EXPORTED_MEMBERS,
+// for a Torch-TensorRT that exports none of its member functions.
 
 #if defined(FAKE_WITHOUT_EXPORTED_MEMBERS)
 #define FAKE_MEMBER __attribute__((visibility("hidden")))
@@ -62,7 +62,7 @@ namespace torch_tensorrt::core::runtime {
 
 struct FakeProfile {
   std::int64_t min = 1;
-  std::int64_t max = 1 << 20;
+  std::int64_t max = 1'000'000;
 };
 
 struct FakeLayer {

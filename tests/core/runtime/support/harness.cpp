@@ -7,19 +7,29 @@
 
 namespace torch_tensorrt::profiles::testing {
 
-void set_enabled(bool enabled) { op<void, bool>("set_profile_execution", enabled); }
+void set_enabled(bool enabled) {
+  op<void, bool>("set_profile_execution", enabled);
+}
 
-void set_format(const std::string& format) { op<void, std::string>("set_profile_format", format); }
+void set_format(const std::string& format) {
+  op<void, std::string>("set_profile_format", format);
+}
 
-void set_prefix(const std::string& prefix) { op<void, std::string>("set_profile_path_prefix", prefix); }
+void set_prefix(const std::string& prefix) {
+  op<void, std::string>("set_profile_path_prefix", prefix);
+}
 
-std::int64_t generation() { return op<std::int64_t>("get_profile_generation"); }
+std::int64_t generation() {
+  return op<std::int64_t>("get_profile_generation");
+}
 
 std::tuple<bool, std::string, std::string, std::int64_t> config() {
   return op<std::tuple<bool, std::string, std::string, std::int64_t>>("get_profiling_config");
 }
 
-EnginePtr make_engine(FakeOptions options) { return c10::make_intrusive<TRTEngine>(std::move(options)); }
+EnginePtr make_engine(FakeOptions options) {
+  return c10::make_intrusive<TRTEngine>(std::move(options));
+}
 
 namespace {
 
@@ -55,7 +65,9 @@ Warnings::Warnings() : before_(c10::WarningUtils::get_warning_handler()) {
   c10::WarningUtils::set_warning_handler(&handler_);
 }
 
-Warnings::~Warnings() { c10::WarningUtils::set_warning_handler(before_); }
+Warnings::~Warnings() {
+  c10::WarningUtils::set_warning_handler(before_);
+}
 
 void CoreTest::SetUp() {
   ASSERT_EQ(torchtrt_profiles_activate(), nullptr);
