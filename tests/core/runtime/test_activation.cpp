@@ -22,12 +22,8 @@ struct Copy {
     const char* message = function();
     return message == nullptr ? "" : message;
   }
-  std::string activate() const {  // NOLINT(modernize-use-nodiscard)
-    return call("torchtrt_profiles_activate");
-  }
-  std::string deactivate() const {  // NOLINT(modernize-use-nodiscard)
-    return call("torchtrt_profiles_deactivate");
-  }
+  std::string activate() const { return call("torchtrt_profiles_activate"); }
+  std::string deactivate() const { return call("torchtrt_profiles_deactivate"); }
   void* handle;
 };
 

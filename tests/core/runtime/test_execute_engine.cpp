@@ -157,7 +157,7 @@ TEST_F(ExecuteEngine, TheActiveProfileSurvivesTheSwitch) {
 
 TEST_F(ExecuteEngine, TheSwitchsProfilerSurvivesADroppedContext) {
   for (const auto& [what, drop] : kDrops) {
-    if (std::string(what).starts_with('d')) {
+    if (std::string(what).starts_with("d")) {
       continue;  // disable_profiling is the engine's own method, see AnEnginesOwnMethodsWorkBetweenRevisions
     }
     for (const char* format : {"perfetto", "trex"}) {

@@ -47,7 +47,7 @@ TEST_F(Threads, OneSharedEngineWhileTheConfigurationChanges) {
   const auto engine = make_engine(options);
   engine->set_active_profile(1);
   run_while_toggling({engine}, folder(), 1);
-  EXPECT_EQ(engine->profiles_run, std::vector<std::int64_t>(std::size_t{kThreads} * kCalls, 1));
+  EXPECT_EQ(engine->profiles_run, std::vector<std::int64_t>(kThreads * kCalls, 1));
 }
 
 TEST_F(Threads, SeparateEnginesWhileTheConfigurationChanges) {

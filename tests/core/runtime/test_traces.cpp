@@ -27,12 +27,6 @@ json::Value parsed(const std::string& path) {
   return value ? *std::move(value) : json::Value();
 }
 
-// A name as a trace has it: bytes that are not UTF-8 replaced.
-std::string as_utf8(const std::string& name) {
-  const auto value = json::parse(json::quote(name));
-  return value ? *value->string() : std::string();
-}
-
 double number(const json::Value& object, const char* key) {
   return std::get<double>(object.find(key)->data);
 }
@@ -74,7 +68,7 @@ TEST_F(Traces, EveryFileIsJsonWhateverTheLayersAreCalled) {
     const auto layers = layers_in(folder("engine_engine_execution_profile.trace"));
     ASSERT_EQ(layers.size(), kNastyLayers.size()) << format;
     for (std::size_t i = 0; i < layers.size(); ++i) {
-      EXPECT_EQ(layers[i].first, as_utf8(kNastyLayers[i].name));
+      EXPECT_EQ(layers[i].first, *json::parse(json::quote(kNastyLayers[i].name))->string());
       EXPECT_DOUBLE_EQ(layers[i].second, kNastyLayers[i].ms * 2) << layers[i].first;
     }
     set_enabled(false);
@@ -181,7 +175,7 @@ TEST_F(Traces, EnginesOfOneNameGetAFolderEachButTheFirst) {
     EXPECT_EQ(number(engine, "device"), 0);
     EXPECT_TRUE(engine.find("object_id")->string()->starts_with("0x"));
   }
-  std::ranges::sort(places);
+  std::sort(places.begin(), places.end());
   EXPECT_EQ(places, (std::vector<std::string>{"engine in .", "engine in engine." + pid,
                                               "engine in engine." + pid + ".1", "other in ."}));
 }
