@@ -11,6 +11,7 @@ set(TORCHTRT_PROFILES_SOURCES
     core/runtime/own_methods.cpp
     core/runtime/profile_metadata.cpp
     core/runtime/profile_path.cpp
+    core/runtime/profile_ranges.cpp
     core/runtime/profile_scope.cpp
     core/runtime/profile_selection.cpp
     core/runtime/register_jit_hooks.cpp

@@ -43,7 +43,7 @@ void EngineProfiling::apply(const GlobalProfilingConfig& config, bool suspended)
     runtime_.trace_layout().record(
         config.profile_path_prefix,
         {state_.identity.name, reinterpret_cast<std::uintptr_t>(engine_.address()), state_.identity.device,
-         state_.claim->folder(), state_.format, rank_of(engine_), state_.identity.profile_names});
+         state_.claim->folder(), state_.format, rank_of(engine_), state_.identity.profile_names()});
   }
 }
 
