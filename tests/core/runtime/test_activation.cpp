@@ -195,7 +195,8 @@ TEST(Activation, AMethodThatWasLookedUpOutlivesDeactivation) {
         const auto type = torch::getCustomClass(kEngine);
         const auto& engine_class = type->expectRef<c10::ClassType>();
         c10::IValue engine = c10::ivalue::Object::create(c10::StrongTypePtr(nullptr, type), 1);
-        torch::jit::Stack stack{engine, "engine", std::int64_t{1}};
+        torch::jit::Stack stack{engine, "engine",
+                                c10::List<c10::List<std::int64_t>>({c10::List<std::int64_t>({1, 64})}), ""};
         engine_class.getMethod("__init__").run(stack);
         library.activate();
         torch::jit::Function& enable = engine_class.getMethod("enable_profiling");
