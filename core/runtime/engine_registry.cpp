@@ -53,13 +53,9 @@ std::vector<std::pair<const void*, std::shared_ptr<EngineState>>> EngineRegistry
 }
 
 void EngineRegistry::forget(const void* address) noexcept {
-  std::shared_ptr<EngineState> state;  // dies after the lock
+  decltype(states_)::node_type state;  // dies after the lock
   const std::unique_lock lock(mutex_);
-  const auto known = states_.find(address);
-  if (known != states_.end()) {
-    state = std::move(known->second);
-    states_.erase(known);
-  }
+  state = states_.extract(address);
 }
 
 }  // namespace torch_tensorrt::profiles

@@ -62,11 +62,6 @@ class EngineSession {
 
   [[nodiscard]] bool configuration_is_stale() const;
   void configure();
-  void apply(const GlobalProfilingConfig& config, bool suspended);
-  void start_profiling(const GlobalProfilingConfig& config);
-  void stop_profiling();
-  void take_folder(const GlobalProfilingConfig& config);
-  void leave_folder();
   void warn(const std::string& message);
 
   [[nodiscard]] bool is_being_captured();

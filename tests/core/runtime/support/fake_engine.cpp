@@ -1,7 +1,6 @@
 #include "tests/core/runtime/support/fake_engine.h"
 
 #include <c10/core/Stream.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/profiler_legacy.h>
 #include <torch/library.h>
 
@@ -157,6 +156,7 @@ void TRTEngine::set_profile_format(std::string format) {
   if (profiler_ == nullptr) {
     broken("set_profile_format without a profiler");
   }
+  TORCH_CHECK(format == "perfetto" || format == "trex", "Invalid profile format: ", format);
   profiler_->trex = format == "trex";
 }
 
@@ -368,7 +368,13 @@ void TRTEngine::write_report() {
   std::ofstream information(stem + "_layer_information.json");
   information << "{\"Layers\": [";
   for (std::size_t i = 0; i < options_.layers.size(); ++i) {
-    information << (i == 0 ? "\"" : ", \"") << options_.layers[i].name << "\"";
+    const std::string& name = options_.layers[i].name;
+    information << (i == 0 ? "" : ", ");
+    if (options_.detailed_information) {
+      information << R"({"Name": ")" << name << R"(", "Outputs": [{"Name": "out of )" << name << R"("}]})";
+    } else {
+      information << '"' << name << '"';
+    }
   }
   information << "]}";
 }
@@ -394,14 +400,11 @@ std::vector<at::Tensor> TRTEngine::execute(const std::vector<at::Tensor>& inputs
   if (options_.run_time.count() > 0) {
     std::this_thread::sleep_for(options_.run_time);
   }
-  if (profile_execution_ && c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr) {
-    broken("profiled inside torch.profiler");
-  }
   if (options_.requires_native_multidevice && !context_->has_communicator) {
     broken("a context without communicator runs collectives");
   }
 
-  using torch::autograd::profiler::RecordProfile;
+  using torch::autograd::profiler::RecordProfile;  // raises inside a profiler of torch
   const std::string stem = profile_path_prefix_ + "/" + options_.name;
   const auto phase = [&](const char* suffix) {
     return profile_execution_ ? std::make_unique<RecordProfile>(stem + suffix) : nullptr;
