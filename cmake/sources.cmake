@@ -9,6 +9,7 @@ set(TORCHTRT_PROFILES_SOURCES
     core/runtime/layer_timings.cpp
     core/runtime/profile_metadata.cpp
     core/runtime/profile_path.cpp
+    core/runtime/profile_ranges.cpp
     core/runtime/profile_scope.cpp
     core/runtime/profile_selection.cpp
     core/runtime/register_jit_hooks.cpp

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/runtime/layer_timings.h"
+#include "core/runtime/profile_ranges.h"
 #include "core/runtime/torchtrt_engine.h"
 #include "core/runtime/trace_layout.h"
 
@@ -33,11 +34,13 @@ struct EngineState : std::enable_shared_from_this<EngineState> {
   bool is_known = false;
   EngineIdentity identity;
   std::int64_t profile_count = 1;
+  ProfileRanges ranges;
   bool is_multidevice = false;
 
   std::optional<std::int64_t> pin;
   std::int64_t base = 0;                    // the index that anybody else last set
   std::optional<std::int64_t> switched_to;  // ours, where it is not the base
+  bool has_failed = false;                  // the last call threw
   std::int64_t switches = 0;
   std::vector<std::int64_t> runs;          // calls per profile
   std::optional<c10::Stream> last_stream;  // of the last caller

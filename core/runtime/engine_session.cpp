@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
+#include <typeinfo>
 
 #include "core/runtime/cuda_streams.h"
 #include "core/runtime/profile_selection.h"
@@ -39,12 +41,18 @@ std::optional<std::int64_t> rank_of(const Engine& engine) {
 }  // namespace
 
 EngineSession::~EngineSession() {
-  if (holds_auto_select_) {
-    try {
-      engine_.set_auto_select_profiles(true);
-    } catch (const std::exception& error) {
-      warnings_.add(std::string("torch-tensorrt-profiles: automatic profile selection stays off: ") + error.what());
+  if (!auto_select_before_) {
+    return;
+  }
+  try {
+    engine_.set_auto_select_profiles(*auto_select_before_);
+    if (borrows_auto_select_) {  // where it left the engine is our doing, not a new base
+      const std::int64_t active = engine_.active_profile_index();
+      state_.switched_to = active == state_.base ? std::nullopt : std::optional(active);
     }
+  } catch (const std::exception& error) {
+    warnings_.add(std::string("torch-tensorrt-profiles: automatic profile selection is not as it was: ") +
+                  error.what());
   }
 }
 
@@ -72,13 +80,24 @@ void EngineSession::prepare() {
       restore_context();
     }
   }
-  if (state_.profile_count > 1) {
+  if (state_.profile_count > 1 || state_.ranges.are_known()) {
     select();
   }
 }
 
+void EngineSession::add_whereabouts_and_throw(const std::exception& error) const {
+  // Torch-TensorRT's own errors only: others, such as a Python plugin's, must stay of the type they are.
+  TORCH_CHECK(std::strstr(typeid(error).name(), "torch_tensorrt") == nullptr, error.what(), "\n", whereabouts());
+}
+
+std::string EngineSession::whereabouts() const {
+  return "Engine '" + state_.identity.name + "' was to run on optimization profile " + state_.ranges.title(index_) +
+         " of " + std::to_string(state_.profile_count) + ".";
+}
+
 void EngineSession::finish() {
-  const std::int64_t index = state_.profile_count > 1 ? engine_.active_profile_index() : 0;
+  state_.has_failed = false;
+  const std::int64_t index = may_leave_index_ ? engine_.active_profile_index() : index_;
   ++state_.runs.at(static_cast<std::size_t>(index));
   if (!state_.is_profiled) {
     return;
@@ -99,23 +118,55 @@ bool EngineSession::context_is_lost() const {
 }
 
 void EngineSession::select() {
-  const std::int64_t active = engine_.active_profile_index();
-  const Selection selection = select_profile(state_, active);
-  if (selection.is_scoped && engine_.auto_select_profiles()) {
-    engine_.set_auto_select_profiles(false);
-    holds_auto_select_ = true;
+  Shapes shapes;
+  if (state_.ranges.are_known()) {
+    for (const c10::IValue& input : inputs_.toListRef()) {
+      shapes.push_back(input.toTensor().defined() ? input.toTensor().sizes() : c10::IntArrayRef());
+    }
   }
-  if (selection.index == active) {
+  const std::int64_t active = state_.profile_count > 1 ? engine_.active_profile_index() : 0;
+  const Selection selection = select_profile(engine_, state_, active, &shapes);
+  TORCH_CHECK_VALUE(!selection.is_error(), "tensorrt::execute_engine: engine '", state_.identity.name,
+                    "': ", describe(selection, state_, &shapes));
+  index_ = selection.index;
+  if (state_.profile_count == 1) {
     return;
   }
+  const bool lets_torchtrt_choose = selection.why == Selection::Why::kTorchTensorRT;
+  may_leave_index_ = lets_torchtrt_choose || !selection.is_scoped;
+  if (selection.is_scoped) {
+    set_auto_select(lets_torchtrt_choose);
+    borrows_auto_select_ = lets_torchtrt_choose;
+  }
+  if (selection.why == Selection::Why::kFallback && is_first_fallback(state_)) {
+    warnings_.add("torch-tensorrt-profiles: engine '" + state_.identity.name +
+                  "': " + describe(selection, state_, &shapes) + " (Said once per block.)");
+  }
+  if (selection.index != active) {
+    switch_profile(active, selection.index);
+  } else if (lets_torchtrt_choose && state_.has_failed && !is_being_captured()) {
+    // It looks only at shapes that differ from the last call's, and takes those of a failed call as seen.
+    const auto guard = on_cuda_device(state_.identity.device);
+    hop(active);
+  }
+}
+
+void EngineSession::switch_profile(std::int64_t active, std::int64_t index) {
   TORCH_CHECK(
       !is_being_captured(), "tensorrt::execute_engine: engine '", state_.identity.name, "' is on optimization profile ",
-      active, " and must switch to ", selection.index,
+      state_.ranges.title(active), " and must switch to ", state_.ranges.title(index),
       ", which cannot be done while a CUDA stream is capturing. Enter the profile and run once before capturing.");
   const auto guard = on_cuda_device(state_.identity.device);
-  switch_profile(selection.index);
+  set_profile(index);
   ++state_.switches;
-  state_.switched_to = selection.index == state_.base ? std::nullopt : std::optional(selection.index);
+  state_.switched_to = index == state_.base ? std::nullopt : std::optional(index);
+}
+
+void EngineSession::set_auto_select(bool enabled) {
+  if (engine_.auto_select_profiles() != enabled) {
+    engine_.set_auto_select_profiles(enabled);
+    auto_select_before_ = !enabled;
+  }
 }
 
 void EngineSession::wait_for_last_caller() {
@@ -133,9 +184,14 @@ void EngineSession::wait_for_last_caller() {
   state_.last_stream = stream;
 }
 
-void EngineSession::switch_profile(std::int64_t index) {
+void EngineSession::set_profile(std::int64_t index) {
   const auto stream = current_cuda_stream(state_.identity.device);
   engine_.set_active_profile(index, stream ? &*stream : nullptr);
+}
+
+void EngineSession::hop(std::int64_t index) {
+  set_profile(index == 0 ? 1 : 0);
+  set_profile(index);
 }
 
 void EngineSession::restore_context() {
@@ -159,12 +215,8 @@ void EngineSession::restore_context() {
   engine_.make_context();
   // A new context is on profile 0, whatever the engine's index says, and setting that index again does nothing: hence
   // the hop. A switch also makes Torch-TensorRT capture its CUDA graph anew.
-  if (index != 0) {
-    switch_profile(0);
-    switch_profile(index);
-  } else if (may_replay && state_.profile_count > 1) {
-    switch_profile(1);
-    switch_profile(0);
+  if (index != 0 || (may_replay && state_.profile_count > 1)) {
+    hop(index);
   }
   if (state_.is_profiled) {
     engine_.enable_profiling();
@@ -215,7 +267,7 @@ void EngineSession::apply(const GlobalProfilingConfig& config, bool suspended) {
     runtime_.trace_layout().record(
         config.profile_path_prefix,
         {state_.identity.name, reinterpret_cast<std::uintptr_t>(engine_.address()), state_.identity.device,
-         state_.claim->folder(), state_.format, rank_of(engine_), state_.identity.profile_names});
+         state_.claim->folder(), state_.format, rank_of(engine_), state_.identity.profile_names()});
   } else if (state_.is_profiled) {
     stop_profiling();
   }

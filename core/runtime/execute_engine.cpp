@@ -27,7 +27,7 @@ void execute_engine(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
   const std::scoped_lock lock(state->mutex);
   EngineSession session(runtime, engine, *state, torch::jit::peek(*stack, 0, 2), warnings);
   session.prepare();
-  call_through();
+  session.run(call_through);
   session.finish();
 }
 

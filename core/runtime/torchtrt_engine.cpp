@@ -9,12 +9,12 @@
 #include <torch/custom_class.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string_view>
-
-#include "core/runtime/profile_metadata.h"
 
 namespace torch_tensorrt::profiles {
 namespace {
@@ -29,6 +29,7 @@ constexpr const char* kContext = "_ZN14torch_tensorrt4core7runtime9TRTEngine8exe
 constexpr const char* kSetActiveProfileOn =
     "_ZN14torch_tensorrt4core7runtime9TRTEngine30set_active_profile_with_streamElRKN3c104cuda10CUDAStreamE";
 constexpr const char* kCudagraphsMode = "_ZN14torch_tensorrt4core7runtime15CUDAGRAPHS_MODEE";
+constexpr char kBindingDelimiter = '%';
 constexpr const char* kNextStep =
     " This library is written for Torch-TensorRT 2.14: install torch-tensorrt-rtx or torch-tensorrt 2.14.";
 
@@ -90,7 +91,22 @@ std::int64_t constant(const char* operator_name) {
   return torch::jit::pop(stack).toInt();
 }
 
+std::vector<std::string> split(const std::string& text, char delimiter) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, delimiter);) {
+    parts.push_back(part);
+  }
+  return parts;
+}
+
 }  // namespace
+
+std::vector<std::string> EngineIdentity::profile_names() const {
+  std::vector<std::string> names(profiles.size());
+  std::ranges::transform(profiles, names.begin(), &ProfileRecord::name);
+  return names;
+}
 
 std::unique_ptr<const EngineClass> EngineClass::resolve() {
   const c10::ClassTypePtr type = torch::getCustomClass(kClassName);
@@ -140,6 +156,7 @@ std::unique_ptr<const EngineClass> EngineClass::resolve() {
   found->device_memory_budget_ = property("device_memory_budget", false);
   found->name_index_ = constant("tensorrt::NAME_IDX");
   found->device_index_ = constant("tensorrt::DEVICE_IDX");
+  found->inputs_index_ = constant("tensorrt::INPUT_BINDING_NAMES_IDX");
   found->metadata_index_ = constant("tensorrt::SERIALIZED_METADATA_IDX");
   return found;
 }
@@ -221,7 +238,8 @@ EngineIdentity Engine::identity() const {
   if (!device.empty() && device.front() >= '0' && device.front() <= '9') {
     identity.device = std::atoi(device.c_str());  // NOLINT(bugprone-unchecked-string-to-number-conversion,cert-err34-c)
   }
-  identity.profile_names = profile_names_in(field(class_.metadata_index_));
+  identity.inputs = split(field(class_.inputs_index_), kBindingDelimiter);
+  identity.profiles = profiles_in(field(class_.metadata_index_));
   return identity;
 }
 

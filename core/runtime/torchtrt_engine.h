@@ -13,6 +13,8 @@
 #include <typeinfo>
 #include <vector>
 
+#include "core/runtime/profile_metadata.h"
+
 // The only file that knows Torch-TensorRT's engine class: TorchBind names, the layout of its first two members, and
 // three exported member functions that have no TorchBind name.
 namespace torch_tensorrt::profiles {
@@ -20,8 +22,10 @@ namespace torch_tensorrt::profiles {
 // What an engine's serialized metadata says of it.
 struct EngineIdentity {
   std::string name;
-  int device = -1;                         // CUDA index; -1: unknown
-  std::vector<std::string> profile_names;  // empty where it was compiled without names
+  int device = -1;                      // CUDA index; -1: unknown
+  std::vector<std::string> inputs;      // its input bindings, in the order in which a call gives them
+  std::vector<ProfileRecord> profiles;  // empty where it was compiled without names
+  [[nodiscard]] std::vector<std::string> profile_names() const;
 };
 
 // `tensorrt.Engine` as this process has it. Made once, when the library is activated, and kept for good.
@@ -73,6 +77,7 @@ class EngineClass {
   Property device_memory_budget_;
   std::int64_t name_index_ = 0;
   std::int64_t device_index_ = 0;
+  std::int64_t inputs_index_ = 0;
   std::int64_t metadata_index_ = 0;
 
   // Found at the first engine: the class itself does not tell where it was loaded from.

@@ -16,7 +16,7 @@ from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles.dynamo._refusals import KEYWORD
 from torch_tensorrt_profiles.runtime._bound_method import graft_bound_method
 from torch_tensorrt_profiles.runtime._cuda_graphs import rewrapped
-from torch_tensorrt_profiles.runtime._optimization_profile import reapply_open_scopes
+from torch_tensorrt_profiles.runtime._optimization_profile import cover_new_engines
 
 logger = logging.getLogger(__name__)
 _told: WeakSet[Any] = WeakSet()
@@ -34,7 +34,7 @@ def graft(module: ModuleType, patches: Patches) -> None:
             stock_compile(self)
         else:
             _compile_with_profiles(module, self, profiles)
-        reapply_open_scopes(self)
+        cover_new_engines(self)
         if profiles is not None:
             self.gm = rewrapped(before, self.gm)
 

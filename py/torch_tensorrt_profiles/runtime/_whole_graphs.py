@@ -7,6 +7,7 @@ configuration then. All of that decides here whether a kept graph may be replaye
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -22,19 +23,23 @@ KEPT_GRAPHS = 32
 WARM_UP_CALLS = 3
 
 
-class Place(NamedTuple):
-    """What a graph is kept for.
+class Kind(NamedTuple):
+    """What a graph takes.
 
     Attributes:
-        profiles: per engine, the index that a call on this thread starts from and whether shapes choose instead.
         inputs: shape and dtype of each tensor; of anything else, its type and value, which the graph has baked in.
         structure: how the inputs were given.
-        stream: the stream that it is replayed on.
     """
 
-    profiles: tuple[tuple[int, bool], ...]
     inputs: tuple[Hashable, ...]
     structure: pytree.TreeSpec
+
+
+class Place(NamedTuple):
+    """What a graph is kept for: the profile that each engine runs on, its inputs, and the stream it is replayed on."""
+
+    profiles: tuple[int, ...]
+    kind: Kind
     stream: int
 
 
@@ -51,14 +56,19 @@ class Conditions(NamedTuple):
     contexts: tuple[tuple[int, Any], ...]
 
 
+#: The shapes of the inputs of one call of an engine.
+Shapes = list[list[int]]
+
+
 @dataclass
 class CapturedGraph:
-    """A graph, the memory it reads its inputs from, and what it writes."""
+    """A graph, the memory it reads its inputs from, what it writes, and the calls of engines in it, per module."""
 
     graph: Any
     inputs: list[Any]
     outputs: Any
     conditions: Conditions
+    calls: Sequence[Sequence[Shapes]]
 
 
 class KeptGraphs:
@@ -77,6 +87,10 @@ class KeptGraphs:
         if found is not None:
             self._graphs.move_to_end(place)
         return found
+
+    def calls_of(self, kind: Kind) -> Sequence[Sequence[Shapes]] | None:
+        """The calls of engines that inputs of this kind lead to, on whatever profiles, if any graph of it is kept."""
+        return next((graph.calls for place, graph in self._graphs.items() if place.kind == kind), None)
 
     def keep(self, place: Place, graph: CapturedGraph) -> None:
         """Keeps ``graph``, in place of the one that is kept for the same place or, beyond the limit, of the oldest."""
@@ -143,14 +157,25 @@ class WholeGraphs:
                     self.reset()
                     outputs = self.program(*args, **kwargs)
                 else:
-                    place = Place(self._selections(), _kinds(leaves), structure, stream.cuda_stream)
-                    kept = self._kept.find(place)
+                    kind = Kind(_kinds(leaves), structure)
+                    kept = self._find(kind, stream)
                     if kept is not None and kept.conditions == self._conditions():
                         outputs = self._replay(kept, leaves)
                     else:
                         before_capture(stream)
-                        outputs = self._run_and_capture(place, leaves, stream)
+                        outputs = self._run_and_capture(kind, leaves, stream)
             return pytree.tree_map_only(torch.Tensor, torch.clone, outputs)
+
+    def _find(self, kind: Kind, stream: torch.cuda.Stream) -> CapturedGraph | None:
+        # One that was captured on the profiles where this call starts from shows that these take its shapes, so no
+        # choice by shape would leave them. Where there is none, such a choice may lead to another's.
+        selected = self._selected()
+        kept = self._kept.find(Place(selected, kind, stream.cuda_stream))
+        calls = None if kept is not None else self._kept.calls_of(kind)
+        profiles = None if calls is None else self._profiles_for(calls)
+        if profiles is None or profiles == selected:
+            return kept
+        return self._kept.find(Place(profiles, kind, stream.cuda_stream))
 
     def _replay(self, kept: CapturedGraph, leaves: Sequence[Any]) -> Any:
         _fill(kept.inputs, leaves)
@@ -158,19 +183,23 @@ class WholeGraphs:
         self.replays += 1
         return kept.outputs
 
-    def _run_and_capture(self, place: Place, leaves: Sequence[Any], stream: torch.cuda.Stream) -> Any:
-        conditions = self._conditions()
-        self._kept.drop_where(
-            lambda at, graph: (
-                graph.conditions.generation != conditions.generation
-                or (at.profiles == place.profiles and graph.conditions != conditions)
-            )
-        )
+    def _run_and_capture(self, kind: Kind, leaves: Sequence[Any], stream: torch.cuda.Stream) -> Any:
+        conditions, selected = self._conditions(), self._selected()
         inputs = [_buffer(leaf) for leaf in leaves]
         _fill(inputs, leaves)
-        args, kwargs = pytree.tree_unflatten(inputs, place.structure)
+        args, kwargs = pytree.tree_unflatten(inputs, kind.structure)
         with self._fresh_engine_outputs():
-            outputs = self.program(*args, **kwargs)
+            with self._recorded_calls() as calls:
+                outputs = self.program(*args, **kwargs)
+            profiles = self._profiles_for(calls)
+            if profiles is None or selected != self._selected():
+                return outputs  # Torch-TensorRT chose by shape, from whatever profile the call before had left
+            self._kept.drop_where(
+                lambda place, graph: (
+                    graph.conditions.generation != conditions.generation
+                    or (place.profiles == profiles and graph.conditions != self._conditions())
+                )
+            )
             if not self._kept:
                 self._pool = torch.cuda.graph_pool_handle()  # a pool cannot be used again once its last graph is reset
             graph = torch.cuda.CUDAGraph()
@@ -180,8 +209,41 @@ class WholeGraphs:
         self.captures += 1
         # The run may have made contexts. The revision is the one from before it, should it have changed meanwhile.
         now = Conditions(conditions.generation, self._conditions().contexts)
-        self._kept.keep(place, CapturedGraph(graph, inputs, captured, now))
+        place = Place(profiles, kind, stream.cuda_stream)
+        self._kept.keep(place, CapturedGraph(graph, inputs, captured, now, calls))
         return outputs
+
+    @contextlib.contextmanager
+    def _recorded_calls(self) -> Iterator[list[list[Shapes]]]:
+        """The shapes that each module's engine is called with while the block runs."""
+        calls: list[list[Shapes]] = [[] for _ in self._modules]
+
+        def record(number: int, module: Any, inputs: Sequence[Any]) -> None:
+            calls[number].append([list(getattr(tensor, "shape", ())) for tensor in inputs])
+
+        hooks = [
+            module.register_forward_pre_hook(functools.partial(record, number))
+            for number, module in enumerate(self._modules)
+        ]
+        try:
+            yield calls
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _selected(self) -> tuple[int, ...]:
+        """Per engine, the profile that a call on this thread starts from; its shapes may lead to another."""
+        return tuple(int(torch.ops.tensorrt.get_active_profile(engine)) for engine in self._live_engines())
+
+    def _profiles_for(self, calls: Sequence[Sequence[Shapes]]) -> tuple[int, ...] | None:
+        """Per engine, the profile that these calls would run on here; None where one would raise, or they differ."""
+        profiles: list[int] = []
+        for engine, of_engine in zip(self._live_engines(), calls, strict=True):
+            indices = {int(torch.ops.tensorrt._explain_profile(engine, shapes)[0]) for shapes in of_engine}
+            if len(indices) > 1 or -1 in indices:
+                return None
+            profiles.extend(indices or {0})
+        return tuple(profiles)
 
     def _live_engines(self) -> list[Any]:
         engines = [module.engine for module in self._modules]
@@ -189,12 +251,6 @@ class WholeGraphs:
             self.reset()
         self._engines = engines  # held, so that no other engine gets the address of one that is gone
         return engines
-
-    def _selections(self) -> tuple[tuple[int, bool], ...]:
-        return tuple(
-            (int(torch.ops.tensorrt.get_active_profile(engine)), bool(engine._auto_select_profiles))
-            for engine in self._live_engines()
-        )
 
     def _conditions(self) -> Conditions:
         return Conditions(

@@ -20,7 +20,14 @@ from torch_tensorrt_profiles.dynamo._metadata import EngineProfiles
 from torch_tensorrt_profiles.runtime import _cuda_graphs, _whole_graphs
 from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of
 from torch_tensorrt_profiles.runtime._program_inputs import example_leaves, profile_to_warm_up, program_inputs
-from torch_tensorrt_profiles.runtime._whole_graphs import CapturedGraph, Conditions, KeptGraphs, Place, WholeGraphs
+from torch_tensorrt_profiles.runtime._whole_graphs import (
+    CapturedGraph,
+    Conditions,
+    KeptGraphs,
+    Kind,
+    Place,
+    WholeGraphs,
+)
 
 
 class Mixed(torch.nn.Module):
@@ -138,11 +145,11 @@ class TestOnABuildHost:
 
 
 def a_graph(resets: list[str], name: str) -> CapturedGraph:
-    return CapturedGraph(SimpleNamespace(reset=lambda: resets.append(name)), [], None, Conditions(0, ()))
+    return CapturedGraph(SimpleNamespace(reset=lambda: resets.append(name)), [], None, Conditions(0, ()), [])
 
 
 def a_place(index: int) -> Place:
-    return Place(((index, False),), (), torch.utils._pytree.tree_flatten(())[1], 0)
+    return Place((index,), Kind((), torch.utils._pytree.tree_flatten(())[1]), 0)
 
 
 def test_the_graph_used_longest_ago_goes_first():
@@ -156,7 +163,7 @@ def test_the_graph_used_longest_ago_goes_first():
     assert kept.find(a_place(1)) is None
     kept.keep(a_place(2), a_graph(resets, "2 again"))
     assert resets == ["1", "2"]
-    kept.drop_where(lambda place, graph: place.profiles == ((0, False),))
+    kept.drop_where(lambda place, graph: place.profiles == (0,))
     assert resets == ["1", "2", "0"]
     assert len(kept) == 1
 
@@ -166,12 +173,15 @@ class Engine:
 
     def __init__(self) -> None:
         self.selected = self.active = 0
+        self.by_shape: Any = None  # the profile that runs, from where the call starts and its extent
         self.contexts = 1
-        self._auto_select_profiles = False
         self.use_pre_allocated_outputs = False
 
     def num_execution_contexts_created(self) -> int:
         return self.contexts
+
+    def profile_for(self, extent: int) -> int:
+        return self.selected if self.by_shape is None else self.by_shape(self.selected, extent)
 
 
 class Graph:
@@ -202,22 +212,28 @@ class Stream:
         self.waited_for.append(other)
 
 
+class Part(TorchTensorRTModule):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
 class Program(torch.nn.Module):
     """``x -> 10 * profile + x``, which switches its engine's profile as the runtime does."""
 
     def __init__(self, cuda: FakeCuda) -> None:
         super().__init__()
         self.cuda = cuda
-        self.part = TorchTensorRTModule()
+        self.part = Part()
         self.part.engine = Engine()
         self.runs: list[tuple[int, int]] = []
         self.flags: list[bool] = []
 
     def forward(self, x: torch.Tensor) -> Any:
-        engine = self.part.engine
-        if engine.active != engine.selected:
+        engine, x = self.part.engine, self.part(x)
+        profile = engine.profile_for(x.shape[0])
+        if engine.active != profile:
             assert self.cuda.capturing is None, "a switch inside a capture"
-            engine.active = engine.selected
+            engine.active = profile
         index, y = engine.active, torch.empty_like(x)
         self.flags.append(engine.use_pre_allocated_outputs)
 
@@ -267,6 +283,7 @@ def cuda(monkeypatch) -> FakeCuda:
     monkeypatch.setattr(_whole_graphs, "device_of", lambda leaves: torch.device("cpu"))
     for name, answer in {
         "get_active_profile": lambda engine: engine.selected,
+        "_explain_profile": lambda engine, shapes: (engine.profile_for(shapes[0][0]), "because"),
         "get_profile_generation": lambda: fake.generation,
         "get_profile_execution": lambda: fake.profiling,
     }.items():
@@ -282,10 +299,10 @@ class Served:
         self.graphs = WholeGraphs(self.program)
         self.engine = self.program.part.engine
 
-    def __call__(self, index: int, size: int, value: float = 1.0) -> None:
+    def __call__(self, index: int, size: int, value: float = 1.0, *, runs_on: int | None = None) -> None:
         self.engine.selected = index
         result = self.graphs.run((), {"x": torch.full((size,), float(value))}, lambda stream: None)["y"]
-        assert result.tolist() == [value + 10 * index] * size
+        assert result.tolist() == [value + 10 * (index if runs_on is None else runs_on)] * size
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -393,11 +410,55 @@ def test_another_engine_object_frees_every_graph(served):
     assert served.counts == (2, 0, 1)
 
 
-def test_choice_by_shape_is_kept_apart(served):
+def decode_at_one(start: int, extent: int) -> int:
+    return 1 if extent == 1 else 0
+
+
+def test_choice_by_shape(served):
+    served.engine.by_shape = decode_at_one
+    for step in range(3):
+        served(0, 8, step)
+        served(0, 1, step, runs_on=1)
+    assert served.counts == (2, 4, 2)
+    served.engine.by_shape = None
+    served(1, 1)  # said so, it is the same graph
+    assert served.counts == (2, 5, 2)
+    served(0, 1)  # and where the choice is off, this is another
+    assert served.counts == (3, 5, 3)
+
+
+def test_a_choice_that_depends_on_the_call_before_is_not_captured(served, monkeypatch):
+    """Torch-TensorRT's own: what it chose is where the next call starts from."""
+    served.engine.by_shape = decode_at_one
+    forward = served.program.forward
+
+    def choose(x):
+        result = forward(x)
+        served.engine.selected = served.engine.active
+        return result
+
+    monkeypatch.setattr(served.program, "forward", choose)
     served(0, 8)
-    served.engine._auto_select_profiles = True
+    for step in range(3):
+        served(0, 1, step, runs_on=1)
+    assert served.counts == (1, 0, 1)
     served(0, 8)
-    assert served.counts == (2, 0, 2)
+    assert served.counts == (1, 1, 1)
+
+
+def test_calls_of_one_engine_on_several_profiles_are_not_captured(served, monkeypatch):
+    served.engine.by_shape = decode_at_one
+    forward = served.program.forward
+
+    def twice(x):
+        served.program.part(x[:1])
+        return forward(x)
+
+    monkeypatch.setattr(served.program, "forward", twice)
+    served(0, 8)
+    assert served.counts == (0, 0, 0)
+    served(0, 1, runs_on=1)
+    assert served.counts == (1, 0, 1)
 
 
 def test_pre_allocated_outputs_are_not_captured(served):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,6 +172,52 @@ def test_overlapping_profiles_share_no_graph(broken, counted):
                 assert_runs(graphed, of(Broken), x_of(32))
         assert more_runs(before, runs(broken)) == [[2, 0, 2]] * 2
     assert (counted.captures, counted.replays) == (2, 3)
+
+
+def test_choice_by_shape(broken, counted):
+    reference = of(Broken)
+    with enable_cudagraphs(broken) as graphed:
+        for _ in range(3):
+            with optimization_profile(broken, "auto"):
+                assert_runs(graphed, reference, x_of(48))  # "long", which the engines are set to
+                assert_runs(graphed, reference, x_of(1))  # "one", the first that takes it
+        assert (counted.captures, counted.replays) == (2, 4)
+        with optimization_profile(broken, "one"):
+            assert_runs(graphed, reference, x_of(1))
+        assert (counted.captures, counted.replays) == (2, 5)
+        with optimization_profile(broken, "long", fallback=True):
+            assert_runs(graphed, reference, x_of(1))
+        assert (counted.captures, counted.replays) == (2, 6)
+        with optimization_profile(broken, "long"), pytest.raises((RuntimeError, ValueError)):
+            graphed(x_of(1))
+    assert (counted.captures, counted.replays) == (2, 6)
+
+
+def test_two_threads_on_streams_of_their_own(broken, counted):
+    failures: list[BaseException] = []
+
+    def serve(which: str, inputs: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()), optimization_profile(broken, which):
+                for number in range(200):
+                    result = graphed(inputs[number % 4])
+                    torch.testing.assert_close(result, expected[number % 4], rtol=2e-2, atol=2e-2)
+        except BaseException as error:
+            failures.append(error)
+
+    with torch.no_grad(), enable_cudagraphs(broken) as graphed:
+        threads = []
+        for which, seq in (("long", 48), ("one", 1)):
+            inputs = [x_of(seq) for _ in range(4)]  # not in the threads: torch's generator has no use during a capture
+            expected = [of(Broken)(x) for x in inputs]
+            threads.append(threading.Thread(target=serve, args=(which, inputs, expected)))
+        torch.cuda.synchronize()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    assert (counted.captures, counted.replays) == (2, 398)
 
 
 def test_a_shape_outside_of_the_profile_raises_and_is_not_captured(broken, counted):

@@ -107,6 +107,7 @@ class TRTEngine : public torch::CustomClassHolder {
   bool get_auto_select_profiles();
   void set_auto_select_profiles(bool enabled);
   std::int64_t num_execution_contexts_created();
+  std::string get_serialized_metadata();
   std::vector<std::string> serialize_metadata_only();
   std::string to_str();
   void reset_captured_graph();
