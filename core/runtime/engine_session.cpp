@@ -74,7 +74,8 @@ void EngineSession::add_whereabouts_and_throw(const std::exception& error) const
 }
 
 std::string EngineSession::whereabouts() const {
-  return "Engine '" + state_.identity.name + "' was to run on optimization profile " + state_.ranges.title(index_) +
+  const std::int64_t index = may_leave_index_ ? engine_.active_profile_index() : index_;
+  return "Engine '" + state_.identity.name + "' was to run on optimization profile " + state_.ranges.title(index) +
          " of " + std::to_string(state_.profile_count) + ".";
 }
 
@@ -105,6 +106,10 @@ bool EngineSession::context_is_lost() const {
 }
 
 void EngineSession::select() {
+  if (!state_.ranges.are_known() && !state_.pin && !state_.switched_to && !scoped_profile(state_)) {
+    may_leave_index_ = true;  // nothing to select and nothing to check: finish() sees where the engine is
+    return;
+  }
   Shapes shapes;
   if (state_.ranges.are_known()) {
     for (const c10::IValue& input : inputs_.toListRef()) {
@@ -120,7 +125,8 @@ void EngineSession::select() {
     return;
   }
   const bool lets_torchtrt_choose = selection.why == Selection::Why::kTorchTensorRT;
-  may_leave_index_ = lets_torchtrt_choose || !selection.is_scoped;
+  // Where the ranges are known, the profile takes the shapes, and then Torch-TensorRT would not choose another either.
+  may_leave_index_ = lets_torchtrt_choose || !(selection.is_scoped || state_.ranges.are_known());
   if (selection.is_scoped) {
     set_auto_select(lets_torchtrt_choose);
     borrows_auto_select_ = lets_torchtrt_choose;

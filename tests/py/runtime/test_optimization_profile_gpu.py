@@ -58,9 +58,9 @@ def test_select_and_run(program, which, seq):
 
 
 def test_a_wrong_profile_raises(program):
-    with optimization_profile(program, "decode"), pytest.raises(RuntimeError):
+    with optimization_profile(program, "decode"), pytest.raises(ValueError, match="'prefill' would fit"):
         program(*tokens(64))
-    with optimization_profile(program, "prefill"), pytest.raises(RuntimeError):
+    with optimization_profile(program, "prefill"), pytest.raises(ValueError, match="'decode' would fit"):
         program(*tokens(1))
     with optimization_profile(program, "decode"):
         assert_runs(program, eager(), *tokens(1))
