@@ -1,6 +1,7 @@
 # The one list of the library's sources, relative to the repository's root.
 set(TORCHTRT_PROFILES_SOURCES
     core/runtime/cuda_streams.cpp
+    core/runtime/device_memory.cpp
     core/runtime/engine_profiling.cpp
     core/runtime/engine_registry.cpp
     core/runtime/engine_session.cpp
@@ -9,6 +10,7 @@ set(TORCHTRT_PROFILES_SOURCES
     core/runtime/json.cpp
     core/runtime/layer_timings.cpp
     core/runtime/own_methods.cpp
+    core/runtime/profile_contexts.cpp
     core/runtime/profile_metadata.cpp
     core/runtime/profile_path.cpp
     core/runtime/profile_ranges.cpp

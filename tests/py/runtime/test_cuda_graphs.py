@@ -175,6 +175,7 @@ class Engine:
         self.selected = self.active = 0
         self.by_shape: Any = None  # the profile that runs, from where the call starts and its extent
         self.contexts = 1
+        self.contexts_revision = 0
         self.use_pre_allocated_outputs = False
 
     def num_execution_contexts_created(self) -> int:
@@ -283,6 +284,7 @@ def cuda(monkeypatch) -> FakeCuda:
     monkeypatch.setattr(_whole_graphs, "device_of", lambda leaves: torch.device("cpu"))
     for name, answer in {
         "get_active_profile": lambda engine: engine.selected,
+        "_get_contexts_revision": lambda engine: engine.contexts_revision,
         "_explain_profile": lambda engine, shapes: (engine.profile_for(shapes[0][0]), "because"),
         "get_profile_generation": lambda: fake.generation,
         "get_profile_execution": lambda: fake.profiling,
@@ -354,6 +356,14 @@ def test_a_new_context_makes_the_graphs_of_its_profile_stale(served):
     served(1, 1)
     assert [graph.was_reset for graph in stale] == [True, True, True]
     assert served.counts == (5, 0, 2)
+
+
+def test_contexts_that_came_or_went_make_the_graphs_stale(served):
+    served(0, 8)
+    served.engine.contexts_revision += 1  # a context per profile, which the engine's own counter does not count
+    served(0, 8)
+    served(0, 8)
+    assert served.counts == (2, 1, 1)
 
 
 def test_changed_settings_make_the_graphs_stale(served):
