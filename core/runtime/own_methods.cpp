@@ -6,7 +6,7 @@
 
 namespace torch_tensorrt::profiles {
 
-void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const std::string& format,
+void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const c10::IValue& argument,
                    const std::function<void()>& call_through) {
   EngineState* const state = EngineRegistry::instance().of(engine);
   if (state == nullptr) {
@@ -24,7 +24,11 @@ void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const st
       profiling.on_own_disable();
       break;
     case EngineClass::OwnMethod::kSetProfileFormat:
-      profiling.on_own_format(format);
+      profiling.on_own_format(argument.toStringRef());
+      break;
+    case EngineClass::OwnMethod::kSetActiveProfile:
+      state->base = argument.toInt();  // also where a block of ours had left it there already
+      state->switched_to.reset();
       break;
   }
 }

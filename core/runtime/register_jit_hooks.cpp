@@ -8,6 +8,7 @@
 #include <array>
 #include <tuple>
 
+#include "core/runtime/context_numbers.h"
 #include "core/runtime/execute_engine.h"
 #include "core/runtime/profile_scope.h"
 #include "core/runtime/profile_selection.h"
@@ -43,6 +44,7 @@ constexpr std::array kSchemas{
     "tensorrt::_pop_profile_scope(int token) -> ()",
     "tensorrt::_explain_profile(__torch__.torch.classes.tensorrt.Engine engine, int[][]? shapes) -> (int index, str "
     "why)",
+    "tensorrt::_context_numbers(__torch__.torch.classes.tensorrt.Engine[] engines) -> int[]",
     "tensorrt::_profiles_library() -> str",  // the file of the active copy
 };
 constexpr const char* kLibraryOperator = "tensorrt::_profiles_library";
@@ -124,6 +126,11 @@ void explain_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack
   torch::jit::push(*stack, index, why);
 }
 
+void context_numbers(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const auto numbers = context_numbers(engines_of(torch::jit::pop(*stack)));
+  torch::jit::push(*stack, numbers);
+}
+
 std::unique_ptr<torch::Library> implement_operators() {
   auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "tensorrt", std::nullopt, __FILE__, __LINE__);
   torch::Library& m = *library;
@@ -155,6 +162,7 @@ std::unique_ptr<torch::Library> implement_operators() {
   m.impl("_push_prepared_profile_scope",
          [](std::int64_t number) { return push_profile_scope(PreparedScopes::instance().at(number)); });
   m.impl("_forget_profile_scope", [](std::int64_t number) { PreparedScopes::instance().forget(number); });
+  m.impl("_context_numbers", torch::CppFunction::makeFromBoxedFunction<&context_numbers>());
   m.impl("_extend_profile_scope", torch::CppFunction::makeFromBoxedFunction<&extend_profile_scope>());
   m.impl("_explain_profile", torch::CppFunction::makeFromBoxedFunction<&explain_profile>());
   m.impl("_pop_profile_scope", [](std::int64_t token) { pop_profile_scope(token); });

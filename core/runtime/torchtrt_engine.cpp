@@ -183,8 +183,8 @@ void EngineClass::replace_own_method(OwnMethod method, torch::jit::Function* ori
     // TorchScript's stack goes on below the arguments.
     const std::size_t count = original->num_inputs();
     const Engine engine(*this, torch::jit::peek(stack, 0, count));
-    const std::string format = count > 1 ? torch::jit::peek(stack, 1, count).toStringRef() : std::string();
-    handler(method, engine, format, [original, &stack] { original->run(stack); });
+    const c10::IValue argument = count > 1 ? torch::jit::peek(stack, 1, count) : c10::IValue();
+    handler(method, engine, argument, [original, &stack] { original->run(stack); });
   };
   own_methods_.push_back({original, std::make_unique<torch::jit::BuiltinOpFunction>(
                                         original->qualname(), original->getSchema(), std::move(call),
@@ -196,6 +196,7 @@ void EngineClass::hand_own_methods_to(OwnMethodHandler handler) {
     replace_own_method(OwnMethod::kEnableProfiling, enable_profiling_);
     replace_own_method(OwnMethod::kDisableProfiling, disable_profiling_);
     replace_own_method(OwnMethod::kSetProfileFormat, set_profile_format_);
+    replace_own_method(OwnMethod::kSetActiveProfile, set_active_profile_);
   }
   own_method_handler_.store(handler, std::memory_order_release);
   for (const OwnMethodEntry& entry : own_methods_) {

@@ -37,10 +37,10 @@ class EngineClass {
   // Throws with what was found and what to do where the class or its operator is missing or of another make.
   static std::unique_ptr<EngineClass> resolve();
 
-  // The methods by which whoever holds an engine profiles that one.
-  enum class OwnMethod { kEnableProfiling, kDisableProfiling, kSetProfileFormat };
-  // Stands in for such a method. `format` is what set_profile_format is given; `call_through` is what the class does.
-  using OwnMethodHandler = void (*)(OwnMethod method, const Engine& engine, const std::string& format,
+  // The methods by which whoever holds an engine profiles that one, or sets its profile.
+  enum class OwnMethod { kEnableProfiling, kDisableProfiling, kSetProfileFormat, kSetActiveProfile };
+  // Stands in for such a method. `argument` is what it is given, if anything; `call_through` is what the class does.
+  using OwnMethodHandler = void (*)(OwnMethod method, const Engine& engine, const c10::IValue& argument,
                                     const std::function<void()>& call_through);
   // From now on whoever looks these methods up on the class, as Python does at each call and TorchScript when it
   // compiles one, gets `handler`. Not for two threads at once.
