@@ -38,7 +38,7 @@ class EngineClass {
   static std::unique_ptr<EngineClass> resolve();
 
   // The methods by which whoever holds an engine profiles that one.
-  enum class OwnMethod { kEnableProfiling, kDisableProfiling, kSetProfileFormat };
+  enum class OwnMethod : std::uint8_t { kEnableProfiling, kDisableProfiling, kSetProfileFormat };
   // Stands in for such a method. `format` is what set_profile_format is given; `call_through` is what the class does.
   using OwnMethodHandler = void (*)(OwnMethod method, const Engine& engine, const std::string& format,
                                     const std::function<void()>& call_through);
