@@ -14,7 +14,9 @@ class _LazyGroup(click.Group):
     """Imports a sub-command when it is asked for: ``report`` must not wait for torch."""
 
     modules: ClassVar[dict[str, str]] = {
+        "inspect": "_inspect",
         "report": "_report",
+        "doctor": "_doctor",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
