@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import textwrap
@@ -14,8 +15,9 @@ import click
 from torch_tensorrt_profiles.cli._output import progress
 from torch_tensorrt_profiles.report._text_table import printable, text_table
 from torch_tensorrt_profiles.saved._engine import EngineError, SavedEngine
+from torch_tensorrt_profiles.saved._inputs import ProgramInput
 from torch_tensorrt_profiles.saved._plan import PlanError, PlanFacts, facts_of
-from torch_tensorrt_profiles.saved._program import ProgramError, ProgramInput, SavedProgram, read_program
+from torch_tensorrt_profiles.saved._program import ProgramError, SavedProgram, read_program
 
 #: Of the JSON; a change that breaks readers adds one.
 SCHEMA = 1
@@ -87,7 +89,7 @@ def _document(saved: SavedProgram, facts: list[PlanFacts | str]) -> dict[str, An
 
 
 def _input(entry: ProgramInput) -> dict[str, Any]:
-    shape = [extent if isinstance(extent, int) else {"min": extent[0], "max": extent[1]} for extent in entry.shape]
+    shape = [extent if isinstance(extent, int) else dataclasses.asdict(extent) for extent in entry.shape]
     return {"name": entry.name, "dtype": entry.dtype, "shape": shape}
 
 

@@ -15,6 +15,7 @@ class _LazyGroup(click.Group):
 
     modules: ClassVar[dict[str, str]] = {
         "inspect": "_inspect",
+        "run": "_run",
         "report": "_report",
         "doctor": "_doctor",
     }

@@ -37,11 +37,18 @@ class EngineError(ValueError):
 
 @dataclass(frozen=True)
 class Binding:
-    """An input or output of an engine; ``dtype`` is None where the file does not tell."""
+    """An input or output of an engine.
+
+    Attributes:
+        dtype: torch's name of it, or None where the file does not tell.
+        symbols: per axis an extent or the name of the symbol that it is, "" for what is computed from symbols; None
+            where the file does not tell.
+    """
 
     name: str
     is_input: bool
     dtype: str | None
+    symbols: tuple[int | str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -188,10 +195,39 @@ def _bindings(names: Iterable[str], expressions: Any, kind: str) -> tuple[Bindin
     known = expressions.get(kind) if isinstance(expressions, dict) else None
     known = known if isinstance(known, list) else []
     names = list(names)
-    dtypes: list[str | None] = [None] * len(names)
-    if len(known) == len(names):
-        dtypes = [_dtype(entry.get("dtype")) if isinstance(entry, dict) else None for entry in known]
-    return tuple(Binding(name, kind == "inputs", dtype) for name, dtype in zip(names, dtypes, strict=True))
+    if len(known) != len(names) or not all(isinstance(entry, dict) for entry in known):
+        known = [{}] * len(names)
+    return tuple(
+        Binding(name, kind == "inputs", _dtype(entry.get("dtype")), _symbols(entry.get("shape_exprs")))
+        for name, entry in zip(names, known, strict=True)
+    )
+
+
+def _symbols(expressions: Any) -> tuple[int | str, ...] | None:
+    """``expressions`` are integers and sympy expressions, the latter as placeholders."""
+    if not isinstance(expressions, list):
+        return None
+    symbols: list[int | str] = []
+    for expression in expressions:
+        if isinstance(expression, int):
+            symbols.append(expression)
+        else:
+            symbols.append(_symbol_name(expression))
+    return tuple(symbols)
+
+
+def _symbol_name(expression: Any) -> str:
+    if not isinstance(expression, Opaque):
+        return ""
+    made_by, args = type(expression), expression.args
+    if made_by.origin == "functools.partial" and args and isinstance(args[0], Opaque):
+        # torch.save's pickles call __new__ through a partial, whose state is (function, (class, *arguments), ...).
+        state = args[0].state
+        if isinstance(state, tuple) and len(state) > 1 and isinstance(state[1], tuple) and state[1]:
+            made_by, *args = state[1]  # type: ignore[assignment]
+    if getattr(made_by, "origin", "") != "sympy.core.symbol.Symbol":
+        return ""
+    return next((arg for arg in args if isinstance(arg, str)), "")
 
 
 def _dtype(value: Any) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,8 +15,10 @@ from typing import Any
 from torch_tensorrt_profiles.dynamo._gpuless import ENGINE_AS_DATA
 from torch_tensorrt_profiles.runtime._module import RECORD
 from torch_tensorrt_profiles.saved._engine import EngineError, SavedEngine, from_module_state, from_packed
+from torch_tensorrt_profiles.saved._inputs import Extent, ProgramInput, inputs_of_wrapper, with_engine_names
 from torch_tensorrt_profiles.saved._pickles import Opaque, PickleError, read_pickle, walk
 
+_SYMBOL = re.compile(r"Symbol\('([^']+)'[^()]*\)")
 _ENGINE_CLASS = "__torch__.torch.classes.tensorrt.Engine"
 
 #: What the graph of an exported program calls its data types (``ScalarType`` in torch's schema), checked by a test.
@@ -36,15 +39,6 @@ class ProgramError(ValueError):
     """A file is no program that can be looked into; the message says what it is and what was expected."""
 
 
-@dataclass(frozen=True)
-class ProgramInput:
-    """An input of the program; an extent that varies is given as its range."""
-
-    name: str
-    dtype: str | None
-    shape: tuple[int | tuple[int | None, int | None], ...]
-
-
 @dataclass
 class SavedProgram:
     """What a file says of itself.
@@ -52,7 +46,7 @@ class SavedProgram:
     Attributes:
         form: one of the names above.
         built_with: versions and the like, as the file has them.
-        inputs: where the form tells them.
+        inputs: in the order of the call, flattened; empty where the form does not tell them.
         remarks: what could not be read.
     """
 
@@ -197,7 +191,10 @@ class _Archive:
                 metadata = self._json(name)
                 if isinstance(metadata, dict):
                     program.built_with.update({key: str(value) for key, value in metadata.items() if value != ""})
+            if name.startswith("data/aotinductor/") and name.endswith("wrapper.cpp"):
+                program.inputs = inputs_of_wrapper(self._bytes(name).decode(errors="replace"))
         self._take_constants(program)
+        program.inputs = with_engine_names(program.inputs, program.engines)
         return program
 
     def _pickled(self, form: str) -> SavedProgram:
@@ -241,13 +238,14 @@ def _number_behind(name: str) -> tuple[int, str]:
 
 
 def _program_input(name: str, tensor: dict[str, Any], ranges: dict[str, Any]) -> ProgramInput:
-    shape: list[int | tuple[int | None, int | None]] = []
+    shape: list[int | Extent] = []
     for extent in tensor["sizes"]:
         if "as_int" in extent:
             shape.append(int(extent["as_int"]))
             continue
-        # Symbol('s18', positive=True, integer=True)
-        symbol = extent["as_expr"]["expr_str"].partition("'")[2].partition("'")[0]
-        known = ranges.get(symbol, {})
-        shape.append((known.get("min_val"), known.get("max_val")))
+        # Symbol('s18', positive=True, integer=True); what is computed from symbols has no range of its own.
+        match = _SYMBOL.fullmatch(extent["as_expr"]["expr_str"])
+        symbol = match[1] if match else None
+        known = ranges.get(symbol, {}) if symbol else {}
+        shape.append(Extent(symbol, known.get("min_val"), known.get("max_val")))
     return ProgramInput(name, _DTYPES.get(tensor["dtype"]), tuple(shape))

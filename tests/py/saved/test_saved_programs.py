@@ -22,16 +22,17 @@ from archives import (
 )
 from torch_tensorrt_profiles.saved import _program
 from torch_tensorrt_profiles.saved._engine import FIELDS, Binding, EngineError
+from torch_tensorrt_profiles.saved._inputs import Extent, ProgramInput
 from torch_tensorrt_profiles.saved._pickles import Opaque, PickleError, plain, read_pickle, walk
-from torch_tensorrt_profiles.saved._program import ProgramError, ProgramInput, read_program
+from torch_tensorrt_profiles.saved._program import ProgramError, read_program
 
 
 def assert_is_the_packed_engine(engine, name="_run_on_acc_0_engine"):
     assert engine.name == name
     assert engine.plan_bytes == len(PLAN)
     assert engine.plan_content() == PLAN
-    assert engine.inputs == (Binding("ids", True, "int64"),)
-    assert engine.outputs == (Binding("output0", False, "float16"),)
+    assert engine.inputs == (Binding("ids", True, "int64", (1, 8)),)
+    assert engine.outputs == (Binding("output0", False, "float16", (1, 8, 16)),)
     assert engine.device == {"id": "0", "capability": "9.0", "name": "NVIDIA H200"}
     assert engine.profiles == PROFILES
     assert engine.settings == {"immutable_weights": True}
@@ -51,7 +52,7 @@ class TestForms:
         program = read_program(write_exported(tmp_path / "p.ep", [packed_engine()]))
         assert program.form == "exported program"
         assert program.built_with == {"torch": "2.14.1"}
-        assert program.inputs == [ProgramInput("ids", "int64", (1, (1, None)))]
+        assert program.inputs == [ProgramInput("ids", "int64", (1, Extent("s0", 1, None)))]
         assert_is_the_packed_engine(program.engines[0])
 
     def test_torchscript(self, tmp_path):
@@ -70,7 +71,7 @@ class TestForms:
     def test_an_engine_without_names(self, tmp_path):
         (engine,) = read_program(write_package(tmp_path / "p.pt2", [packed_engine(profiles=None)])).engines
         assert engine.profiles is None
-        assert engine.inputs == (Binding("ids", True, "int64"),)
+        assert engine.inputs == (Binding("ids", True, "int64", (1, 8)),)
 
     def test_a_program_without_engines(self, tmp_path):
         torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(1, 2)), str(tmp_path / "p.ts"))
@@ -84,7 +85,9 @@ class TestForms:
             torch.export.export(module, (torch.zeros(3, 2),), dynamic_shapes=dynamic), str(tmp_path / "p.pt2")
         )
         program = read_program(tmp_path / "p.pt2")
-        assert program.inputs == [ProgramInput("input", "float32", ((2, 8), 2))]
+        (entry,) = program.inputs
+        batch, width = entry.shape
+        assert (entry.name, entry.dtype, batch.min, batch.max, width) == ("input", "float32", 2, 8, 2)
         assert program.engines == []
 
 
@@ -119,14 +122,18 @@ class TestRealBuilds:
         assert engine.profiles is not None
         assert engine.profiles.names == ("prefill", "decode")
         assert engine.profiles.ranges[1] == dict.fromkeys(("ids", "positions"), ((2, 1),) * 3)
-        assert engine.inputs == (Binding("ids", True, "int64"), Binding("positions", True, "int64"))
-        assert engine.outputs == (Binding("output0", False, "float32"),)
+        ids, positions = engine.inputs
+        assert (ids.name, ids.dtype, positions.name, positions.dtype) == ("ids", "int64", "positions", "int64")
+        assert ids.symbols is not None
+        assert ids.symbols == positions.symbols
+        assert (ids.symbols[0], bool(ids.symbols[1])) == (2, True)
+        assert engine.outputs == (Binding("output0", False, "float32", (2, ids.symbols[1], 16)),)
         assert engine.settings["immutable_weights"] is True
         assert engine.plan_bytes == len(engine.plan_content()) > 10_000
         assert (program.remarks, engine.remarks) == ([], ())
         if form == "torch_tensorrt.save" and not torch.cuda.is_available():
             assert program.form == "exported program with its engines as data"
-            assert program.inputs[0] == ProgramInput("ids", "int64", (2, (1, 128)))
+            assert program.inputs[0] == ProgramInput("ids", "int64", (2, Extent(ids.symbols[1], 1, 128)))
             assert engine.device["name"] == "stand-in"
 
     def test_the_order_of_an_engines_fields_is_torch_tensorrts(self):
