@@ -12,9 +12,11 @@ import pytest
 import torch
 import torch_tensorrt
 from click.testing import CliRunner
+from profiled_engines import INFORMATION, LAYERS
 from programs import BREAK, export_broken, export_two_inputs
 from torch_tensorrt.dynamo import OptimizationProfile
 from torch_tensorrt_profiles.cli import main
+from trace_event_format import check_trace_events
 
 pytestmark = pytest.mark.gpu
 
@@ -130,6 +132,17 @@ def test_run_and_report(folder, tmp_path, form):
     assert "is not empty" in torchtrtprof("run", folder / form, "--trace", traces, code=1)
 
 
+def test_traces_and_timeline_are_in_the_trace_event_format(folder, tmp_path):
+    traces = tmp_path / "traces"
+    ran(folder / "program.pt2", "--trace", traces)
+    files = list(traces.glob("*.trace"))
+    assert len(files) >= 4
+    for path in files:
+        check_trace_events(json.loads(path.read_text()))
+    torchtrtprof("report", traces, "--perfetto", tmp_path / "timeline.json")
+    check_trace_events(json.loads((tmp_path / "timeline.json").read_text())["traceEvents"])
+
+
 def test_traces_without_the_timings(folder, tmp_path):
     """What the layer names alone tell: each profile's layers, or that they do not tell."""
     ran(folder / "program.ep", "--trace", tmp_path)
@@ -171,6 +184,17 @@ def test_shapes_of_a_profile(folder):
     document = ran(folder / "program.pt2", "--profile", "prefill", "--shapes", "ids=2x100")
     (profile,) = document["profiles"]
     assert profile["inputs"]["ids"]["shape"] == profile["inputs"]["positions"]["shape"] == [2, 100]
+
+
+def test_the_engine_explorer_reads_the_traces(folder, tmp_path, engine_explorer):
+    ran(folder / "program.ep", "--trace", tmp_path, "--trace-format", "trex")
+    (trace,), (information,) = (list(tmp_path.glob(f"*{suffix}")) for suffix in (LAYERS, INFORMATION))
+    records = engine_explorer.read_profiling_file(str(trace))
+    assert records
+    known = json.loads(information.read_text())["Layers"]
+    names = {layer if isinstance(layer, str) else layer["Name"] for layer in known}
+    assert {record["name"] for record in records} <= names
+    assert sum(record["percentage"] for record in records) == pytest.approx(100, abs=0.1)
 
 
 def test_a_program_of_several_engines(tmp_path):

@@ -15,6 +15,7 @@ from torch_tensorrt_profiles.report._run import read_run
 from torch_tensorrt_profiles.report._text import comparison_as_text, run_as_text
 from torch_tensorrt_profiles.report._text_table import printable, shortened, text_table, width_of
 from torch_tensorrt_profiles.report._timeline import run_as_timeline
+from trace_event_format import check_trace_events
 from trace_writer import DECODE, PREFILL, Layer, with_mark, write_engine, write_two_profiles
 
 NASTY = [
@@ -333,27 +334,6 @@ class TestTimeline:
         )
         events = json.loads(run_as_timeline(read_run(tmp_path)))["traceEvents"]
         assert {event["pid"] for event in events} == {0, 1}
-
-
-def check_trace_events(events):
-    """The types that the format prescribes; what is written for Perfetto must hold for its strictest reader."""
-    assert events
-    for event in events:
-        assert isinstance(event["name"], str)
-        assert event["ph"] in ("X", "M")
-        for key in ("pid", "tid"):
-            assert isinstance(event[key], int)
-            assert not isinstance(event[key], bool)
-        assert isinstance(event["args"], dict)
-        assert isinstance(event["ts"], int | float)
-        assert event["ts"] >= 0
-        if event["ph"] == "X":
-            assert isinstance(event["dur"], int | float)
-            assert event["dur"] >= 0
-        else:
-            assert event["name"] in ("process_name", "thread_name", "process_sort_index", "thread_sort_index")
-            (value,) = event["args"].values()
-            assert isinstance(value, str if event["name"].endswith("_name") else int)
 
 
 @pytest.mark.parametrize("what", ["layers", "phase"])
