@@ -155,14 +155,16 @@ def _ratio(delta: Difference | None) -> str:
     return NOTHING if delta is None or delta.ratio is None else f"{delta.ratio:.2f}"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], groups: str = "") -> str:
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], groups: str = "", kind: str = "figures") -> str:
     head = "".join(f"<th>{text_of(title)}</th>" for title in header)
     body = "\n".join("<tr>" + "".join(f"<td>{text_of(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead>{groups}<tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+    table = f'<table class="{kind}"><thead>{groups}<tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>'
+    return f'<div class="scroll">{table}</div>'
 
 
 def _skipped(runs: Sequence[Run]) -> Iterator[str]:
     entries = [(str(run.directory), entry.path, entry.reason) for run in runs for entry in run.skipped]
     if entries:
-        table = _table(["file", "why it was not used", "directory"], [[p, r, d] for d, p, r in entries])
+        header = ["file", "why it was not used", "directory"]
+        table = _table(header, [[path, reason, directory] for directory, path, reason in entries], kind="words")
         yield f"<h2>Skipped</h2>{table}"

@@ -43,11 +43,12 @@ svg .axis { stroke: var(--quiet); }
 .c6 { fill: var(--c6); } .c7 { fill: var(--c7); } .c8 { fill: var(--c8); } .less { fill: var(--c2); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; }
-th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
+th, td { padding: .2rem .7rem; text-align: left; }
+.figures th, .figures td { text-align: right; white-space: nowrap; }
 thead th { border-bottom: 1px solid var(--line); }
-thead tr.groups th { text-align: left; border-bottom: 0; }
+.figures tr.groups th { text-align: left; border-bottom: 0; }
 tbody tr:nth-child(odd) { background: var(--stripe); }
-td:first-child, th:first-child {
+.figures td:first-child, .figures th:first-child {
   text-align: left; font-family: ui-monospace, monospace; white-space: normal; overflow-wrap: anywhere;
 }
 summary { cursor: pointer; margin: .8rem 0; }
