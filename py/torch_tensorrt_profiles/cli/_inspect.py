@@ -21,6 +21,7 @@ from torch_tensorrt_profiles.saved._program import ProgramError, SavedProgram, r
 
 #: Of the JSON; a change that breaks readers adds one.
 SCHEMA = 1
+_ENDS = ("min", "opt", "max")
 #: Options of a build that decide what the engine is; --json has all.
 _SHOWN_SETTINGS = (
     "immutable_weights",
@@ -173,29 +174,47 @@ def _engine_lines(engine: dict[str, Any], width: int) -> Iterator[str]:
     rows = [[binding["name"], binding["kind"], binding["dtype"] or "-"] for binding in engine["bindings"]]
     yield text_table(["binding", "kind", "dtype"], rows, left=(0, 1, 2), width=width)
     yield ""
-    yield from _profile_lines(engine["profiles"], width)
+    yield from _profile_lines(engine, width)
     settings = {key: engine["settings"][key] for key in _SHOWN_SETTINGS if key in engine["settings"]}
     if settings:
         options = ", ".join(f"{key}={printable(str(value))}" for key, value in settings.items())
-        yield textwrap.fill(f"built with {options}", width, initial_indent="  ", subsequent_indent="    ")
+        yield _filled(f"built with {options}", width)
     for remark in engine["remarks"]:
         yield f"  Note: {printable(remark)}"
 
 
-def _profile_lines(profiles: list[dict[str, Any]], width: int) -> Iterator[str]:
+def _profile_lines(engine: dict[str, Any], width: int) -> Iterator[str]:
+    """The inputs whose shapes vary, per profile; the others once."""
+    profiles = engine["profiles"]
     if not profiles:
         yield "  profiles: no names are saved with it; on a GPU host their ranges are read from the engine"
         return
+    limits: dict[str, set[str]] = {}
+    for profile in profiles:
+        for binding, shapes in profile["inputs"].items():
+            limits.setdefault(binding, set()).update(_shape(shapes[end]) for end in _ENDS)
+    order = [binding["name"] for binding in engine["bindings"] if binding["name"] in limits]
+    varying = [name for name in order if len(limits[name]) > 1]
     rows = []
     for profile in profiles:
         memory = "-" if profile["memory_bytes"] is None else _size(profile["memory_bytes"])
         first = [str(profile["index"]), profile["name"] or "-", memory]
-        for binding, shapes in profile["inputs"].items() or [("-", None)]:
-            limits = [_shape(shapes[end]) if shapes else "-" for end in ("min", "opt", "max")]
-            rows.append([*first, binding, *limits])
+        for name in varying or [""]:
+            shapes = profile["inputs"].get(name)
+            rows.append([*first, name or "-", *(_shape(shapes[end]) if shapes else "-" for end in _ENDS)])
             first = ["", "", ""]
-    header = ["index", "profile", "memory", "input", "min", "opt", "max"]
+    header = ["index", "profile", "memory", "input", *_ENDS]
     yield text_table(header, rows, left=(1, 3, 4, 5, 6), width=width, shrink=(3,))
+    fixed: dict[str, list[str]] = {}
+    for name in order:
+        if name not in varying:
+            fixed.setdefault(next(iter(limits[name])), []).append(printable(name))
+    for shape, names in fixed.items():
+        yield _filled(f"always {shape}: {', '.join(names)}", width)
+
+
+def _filled(text: str, width: int) -> str:
+    return textwrap.fill(text, width, initial_indent="  ", subsequent_indent="    ")
 
 
 def _shape(shape: list[Any]) -> str:

@@ -77,7 +77,13 @@ class _Profile:
 @click.option(
     "--trace", "folder", type=click.Path(path_type=Path), help="Profile in a second pass, into this directory."
 )
-@click.option("--trace-format", type=click.Choice(["perfetto", "trex"]), default="perfetto", show_default=True)
+@click.option(
+    "--trace-format",
+    type=click.Choice(["perfetto", "trex"]),
+    default="perfetto",
+    show_default=True,
+    help="Format of the traces.",
+)
 @click.option(
     "--trace-iterations", type=click.IntRange(min=1), default=20, show_default=True, help="Profiled calls per profile."
 )

@@ -65,19 +65,21 @@ def _engine(engine: EngineTimes, top: int) -> Iterator[str]:
     profiles = [profile for profile in engine.profiles if profile.layers]
     if profiles:
         rows = rows_of(profiles)
-        yield _charts.stacked_bars("Where the time goes", [(profile.label, _parts(profile)) for profile in profiles])
+        largest = [row.layer for row in rows[:_PARTS]]
+        parts = [(profile.label, _parts(profile, largest)) for profile in profiles]
+        yield _charts.stacked_bars("Where the time goes", parts)
         yield _layer_bars(profiles, top)
         yield _layer_table(profiles, len(rows))
     if any(engine.phases.values()):
         yield _phase_bars(engine)
 
 
-def _parts(profile: ProfileTimes) -> list[tuple[str, float, str]]:
-    layers = sorted(profile.layers, key=lambda layer: -layer.total_ms)
-    parts = [(layer.name, profile.share(layer)) for layer in layers[:_PARTS]]
-    rest = sum(map(profile.share, layers[_PARTS:]))
-    if rest > 0:
-        parts.append((f"{len(layers) - _PARTS} others", rest))
+def _parts(profile: ProfileTimes, largest: Sequence[str]) -> list[tuple[str, float, str]]:
+    """The profile's time by layer: those with the largest share in any profile, and all others as one."""
+    shares = {layer.name: profile.share(layer) for layer in profile.layers}
+    parts = [(name, shares.pop(name, 0.0)) for name in largest]
+    if any(shares.values()):
+        parts.append(("all others", sum(shares.values())))
     return [(name, share, f"{profile.label}: {name}: {percent(share)}") for name, share in parts]
 
 

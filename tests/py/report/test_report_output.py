@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -245,6 +246,23 @@ class TestHtml:
         assert page.elements.count("svg") == 3
         assert "script" not in page.elements
         assert {"48.6%", "-0.3100", "prefill", "decode"} <= set(page.texts)
+
+    def test_the_bar_of_shares_is_whole_and_has_a_colour_per_layer(self, tmp_path):
+        """Also where other layers cost the most under another profile."""
+        one = [Layer(f"a{i}", 10.0 - i) for i in range(8)] + [Layer(f"b{i}", 0.1) for i in range(8)]
+        other = [Layer(f"a{i}", 0.1) for i in range(8)] + [Layer(f"b{i}", 20.0 - i) for i in range(8)]
+        write_engine(tmp_path, [*one, *with_mark(other, 1)], profile_names=["one", "other"])
+        text = run_as_html(read_run(tmp_path), top=20)
+        chart = text[text.index("Where the time goes") : text.index("Layers with the largest share")]
+        bars = [
+            [float(width) for width in re.findall(rf'y="{y}" width="([\d.]+)" height="24"', chart)]
+            for y in sorted({int(y) for y in re.findall(r'y="(\d+)" width="[\d.]+" height="24"', chart)})
+        ]
+        assert len(bars) == 2
+        for widths in bars:
+            assert sum(widths) == pytest.approx(630, abs=0.1)
+        legend = re.findall(r'<title>([^<]*)</title><rect class="(c\d)" x="\d+" y="\d+" width="12"', chart)
+        assert len(legend) == len({name for name, _ in legend}) == len({colour for _, colour in legend}) == 9
 
     def test_nothing_is_loaded(self, run, two_runs):
         for text in (run_as_html(run, top=20), comparison_as_html(*two_runs, top=20)):

@@ -9,6 +9,8 @@ import torch
 from archives import packed_engine, write_archive, write_exported, write_package
 from click.testing import CliRunner
 from torch_tensorrt_profiles.cli import main
+from torch_tensorrt_profiles.dynamo._metadata import EngineProfiles
+from torch_tensorrt_profiles.saved._engine import FIELDS
 
 
 def inspect(*arguments):
@@ -31,6 +33,16 @@ def test_the_profile_table(package):
     assert "built for NVIDIA H200, compute capability 9.0, linux_x86_64" in lines
     assert "\x1b" not in done.stdout
     assert any("no names are saved with it" in line for line in lines)
+
+
+def test_inputs_of_one_shape_are_summed_up(tmp_path):
+    one, two = (((1, 8), (1, 8), (1, 8)), ((1, 16), (1, 64), (1, 128)))
+    profiles = EngineProfiles(("a", "b"), ({"ids": two, "k": one, "v": one}, {"ids": one, "k": one, "v": one}))
+    packed = packed_engine(profiles=profiles)
+    packed[FIELDS.index("INPUT_BINDING_NAMES")] = "v%ids%k"
+    done = inspect(write_package(tmp_path / "p.pt2", [packed]), "--no-gpu")
+    assert "always 1x8: v, k" in done.stdout
+    assert done.stdout.count("ids") == 3  # as a binding, and once per profile
 
 
 def test_json(package):
