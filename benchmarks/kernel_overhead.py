@@ -16,20 +16,15 @@ differences of neighbouring batches.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import gc
-import json
-import os
-import platform
-import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from side_by_side import KINDS, Process, about, check_kind, headline, serve_requests, take_over_output, write
 
 ONE, TWO = "one profile", "two profiles"
 #: State and engine, in this order: each leaves both engines so that the next can be reached.
@@ -101,16 +96,12 @@ def enter(state: str, kind: str, call: Any, ops: Any, engine: Any, folder: str) 
 
 def serve(kind: str, strategy: str) -> None:
     """A measured process: answers requests, one JSON line each, on what was its standard output."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else is printed must not get between the answers
+    answers = take_over_output()
+    check_kind(kind)
 
     import torch
-    import torch_tensorrt
 
     ops = torch.ops.tensorrt
-    ours = hasattr(ops, "set_profile_execution")
-    if ours != (kind == "ours"):
-        raise RuntimeError(f"a process that is to be {kind} has torch-tensorrt-profiles {'on' if ours else 'off'}")
     engines = compile_engines(strategy)
     # A stream of our own: on the default one, Torch-TensorRT adds events to each call.
     torch.cuda.set_stream(torch.cuda.Stream())
@@ -148,95 +139,22 @@ def serve(kind: str, strategy: str) -> None:
     with torch.inference_mode(), tempfile.TemporaryDirectory() as folder:
         for engine in engines.values():
             measure(engine, 20, 50)
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-        about = {
-            "gpu": torch.cuda.get_device_name(),
-            "compute_capability": ".".join(map(str, torch.cuda.get_device_capability())),
-            "torch": torch.__version__,
-            "torch_tensorrt": torch_tensorrt.__version__,
-            "tensorrt": getattr(sys.modules.get("tensorrt"), "__version__", None),
-            "cuda": torch.version.cuda,
-            "python": platform.python_version(),
-        }
-        print(json.dumps(about), file=answers)
-        for line in sys.stdin:
-            request = json.loads(line)
+
+        def answer(request: dict[str, Any]) -> Any:
             state, calls = request["state"], request["calls"]
             engine = engines[STATES[state]]
             if request["do"] == "enter":
-                answer: Any = enter(state, kind, lambda e=engine: execute(inputs, e), ops, engine, folder)
+                entered = enter(state, kind, lambda: execute(inputs, engine), ops, engine, folder)
                 measure(engine, 5, calls)  # not counted
-            elif request["do"] == "pairs":
-                answer = measure_pairs(engine, request["pairs"], calls)
-            else:
-                answer = measure(engine, request["batches"], calls)
-            print(json.dumps(answer), file=answers)
+                return entered
+            if request["do"] == "pairs":
+                return measure_pairs(engine, request["pairs"], calls)
+            return measure(engine, request["batches"], calls)
+
+        serve_requests(answers, answer)
 
 
 # The process that measures the others
-
-
-class Process:
-    def __init__(self, kind: str, strategy: str) -> None:
-        environment = {**os.environ, "TORCHTRT_PROFILES": "0" if kind == "stock" else "1"}
-        self.kind = kind
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115, it is the child's
-        self._child = subprocess.Popen(
-            [sys.executable, __file__, "--serve", kind, "--strategy", strategy],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            bufsize=1,
-        )
-
-    def answer(self) -> Any:
-        line = self._child.stdout.readline()
-        if not line:
-            self._child.wait()
-            self._log.seek(0)
-            raise SystemExit(f"a {self.kind} process ended with {self._child.returncode}:\n{self._log.read()[-6000:]}")
-        return json.loads(line)
-
-    def ask(self, **request: Any) -> Any:
-        with contextlib.suppress(BrokenPipeError):  # answer() says why
-            print(json.dumps(request), file=self._child.stdin, flush=True)
-        return self.answer()
-
-    def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._child.stdin.close()
-        try:
-            self._child.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
-
-
-def output_of(*command: str) -> str | None:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip() or None
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def git_revision() -> str | None:
-    folder = str(Path(__file__).resolve().parent)
-    revision = output_of("git", "-C", folder, "rev-parse", "HEAD")
-    if revision and output_of("git", "-C", folder, "status", "--porcelain", "--untracked-files=no"):
-        revision += " (changed)"
-    return os.environ.get("GIT_REVISION") or revision
-
-
-def driver_version() -> str | None:
-    said = output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    if said:
-        return said.splitlines()[0]
-    file = Path("/proc/driver/nvidia/version")
-    return file.read_text().splitlines()[0] if file.is_file() else None
 
 
 def summary_of_pairs(pairs: list[list[float]]) -> dict[str, Any]:
@@ -252,9 +170,7 @@ def summary_of_pairs(pairs: list[list[float]]) -> dict[str, Any]:
 
 def summary(state: str, rounds: list[dict[str, list[list[float]]]]) -> dict[str, Any]:
     """Medians over all batches of all processes, and the difference of each round's medians."""
-    samples = {
-        kind: [value for turn in rounds for process in turn[kind] for value in process] for kind in ("stock", "ours")
-    }
+    samples = {kind: [value for turn in rounds for process in turn[kind] for value in process] for kind in KINDS}
     medians = [{kind: statistics.median(chain.from_iterable(turn[kind])) for kind in samples} for turn in rounds]
     differences = [median["ours"] - median["stock"] for median in medians]
     stock, ours = statistics.median(samples["stock"]), statistics.median(samples["ours"])
@@ -274,9 +190,11 @@ def summary(state: str, rounds: list[dict[str, list[list[float]]]]) -> dict[str,
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     started = time.monotonic()
-    processes = [Process(kind, arguments.strategy) for _ in range(arguments.processes) for kind in ("stock", "ours")]
+    processes = [
+        Process(__file__, kind, "--strategy", arguments.strategy) for _ in range(arguments.processes) for kind in KINDS
+    ]
     try:
-        about = [process.answer() for process in processes]
+        said = [process.answer() for process in processes]
         print(f"{len(processes)} processes ready after {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
         results, left_out, drains = [], [], []
         for state in STATES:
@@ -301,14 +219,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             process.close()
     return {
         "benchmark": "kernel_overhead",
-        **about[0],
-        "driver": driver_version(),
-        "cpu": next(
-            (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").open() if line.startswith("model name")),
-            None,
-        ),
-        "revision": git_revision(),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **about(said[0]),
         "dynamic_shapes_kernel_specialization_strategy": arguments.strategy,
         "processes_of_each_kind": arguments.processes,
         "calls_per_batch": arguments.calls,
@@ -323,9 +234,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def table(report: dict[str, Any]) -> str:
     lines = [
-        f"{report['gpu']}, driver {report['driver']}, revision {report['revision']}",
-        f"torch {report['torch']}, Torch-TensorRT {report['torch_tensorrt']}, TensorRT {report['tensorrt']}, kernel "
-        f"specialization {report['dynamic_shapes_kernel_specialization_strategy']!r}",
+        headline(report),
         f"{'ns per call, medians':<32}{'stock':>10}{'ours':>10}{'difference':>12}   in one process (quartiles)",
     ]
     for result in report["results"]:
@@ -351,19 +260,13 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=25, help="batches per turn")
     parser.add_argument("--pairs", type=int, default=200, help="pairs of batches in one process, per state")
     parser.add_argument("--strategy", default="lazy", choices=("lazy", "eager", "none"), help="kernel specialization")
-    parser.add_argument("--serve", choices=("stock", "ours"), help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
         serve(arguments.serve, arguments.strategy)
         return
     report = run(arguments)
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        # A batch row on a line, not a sample.
-        text = re.sub(
-            r"\[\s+([-\d.,\s]+?)\s+\]", lambda row: f"[{' '.join(row[1].split())}]", json.dumps(report, indent=1)
-        )
-        arguments.output.write_text(text + "\n")
+    write(report, arguments.output)
     print(table(report))
 
 

@@ -1,14 +1,18 @@
 # The one list of the library's sources, relative to the repository's root.
 set(TORCHTRT_PROFILES_SOURCES
+    core/runtime/context_numbers.cpp
     core/runtime/cuda_streams.cpp
+    core/runtime/engine_profiling.cpp
     core/runtime/engine_registry.cpp
     core/runtime/engine_session.cpp
     core/runtime/execute_engine.cpp
     core/runtime/glibc_compat.cpp
     core/runtime/json.cpp
     core/runtime/layer_timings.cpp
+    core/runtime/own_methods.cpp
     core/runtime/profile_metadata.cpp
     core/runtime/profile_path.cpp
+    core/runtime/profile_ranges.cpp
     core/runtime/profile_scope.cpp
     core/runtime/profile_selection.cpp
     core/runtime/register_jit_hooks.cpp

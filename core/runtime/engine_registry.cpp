@@ -1,5 +1,7 @@
 #include "core/runtime/engine_registry.h"
 
+#include <utility>
+
 namespace torch_tensorrt::profiles {
 
 void EngineState::learn(const Engine& engine) {
@@ -9,6 +11,9 @@ void EngineState::learn(const Engine& engine) {
   identity = engine.identity();
   profile_count = engine.num_optimization_profiles();
   is_multidevice = engine.requires_native_multidevice();
+  if (std::cmp_equal(identity.profiles.size(), profile_count)) {
+    ranges = ProfileRanges(identity.profiles, identity.inputs);
+  }
   runs.resize(static_cast<std::size_t>(profile_count));
   is_known = true;
 }
@@ -48,13 +53,9 @@ std::vector<std::pair<const void*, std::shared_ptr<EngineState>>> EngineRegistry
 }
 
 void EngineRegistry::forget(const void* address) noexcept {
-  std::shared_ptr<EngineState> state;  // dies after the lock
+  decltype(states_)::node_type state;  // dies after the lock
   const std::unique_lock lock(mutex_);
-  const auto known = states_.find(address);
-  if (known != states_.end()) {
-    state = std::move(known->second);
-    states_.erase(known);
-  }
+  state = states_.extract(address);
 }
 
 }  // namespace torch_tensorrt::profiles

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/runtime/layer_timings.h"
+#include "core/runtime/profile_ranges.h"
 #include "core/runtime/torchtrt_engine.h"
 #include "core/runtime/trace_layout.h"
 
@@ -33,11 +34,13 @@ struct EngineState : std::enable_shared_from_this<EngineState> {
   bool is_known = false;
   EngineIdentity identity;
   std::int64_t profile_count = 1;
+  ProfileRanges ranges;
   bool is_multidevice = false;
 
   std::optional<std::int64_t> pin;
   std::int64_t base = 0;                    // the index that anybody else last set
   std::optional<std::int64_t> switched_to;  // ours, where it is not the base
+  bool has_failed = false;                  // the last call threw
   std::int64_t switches = 0;
   std::vector<std::int64_t> runs;          // calls per profile
   std::optional<c10::Stream> last_stream;  // of the last caller
@@ -47,10 +50,16 @@ struct EngineState : std::enable_shared_from_this<EngineState> {
   bool is_switched_on = false;  // the process-wide switch is on, as far as this engine knows
   bool is_suspended = false;    // switched on, but not profiled: torch.profiler is active on the calling thread
 
-  bool is_profiled = false;  // by the switch, with what follows
+  // By the engine's owner, through the engine's own methods. Not known of what was asked for before activation.
+  bool is_profiled_by_owner = false;
+  std::string own_format;
+  std::optional<std::uint64_t> declined_generation;  // the configuration whose profiling the owner ended
+
+  bool is_profiled = false;  // by the switch, with what follows; where the owner does too, the profiler is the owner's
   std::string format;
-  std::string settings;         // the engine's when it was last in order
+  bool format_is_due = false;   // the owner has made a new profiler or set its format since
   std::string own_path_prefix;  // the engine's, before the switch profiled it
+  [[nodiscard]] bool has_profiler() const { return is_profiled || is_profiled_by_owner; }
   std::unique_ptr<TraceClaim> claim;
   std::uint64_t warned_generation = 0;  // one warning per configuration
   LayerTimings timings;

@@ -5,9 +5,11 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <atomic>
-#include <cstdlib>
+#include <cstring>
+#include <typeinfo>
 
 #include "core/runtime/cuda_streams.h"
+#include "core/runtime/engine_profiling.h"
 #include "core/runtime/profile_selection.h"
 #include "core/runtime/trace_files.h"
 
@@ -19,32 +21,21 @@ bool is_under_torch_profiler() {
   return c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr;
 }
 
-std::optional<std::int64_t> number_in_environment(const char* name) {
-  const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody should set it while engines run
-  char* end = nullptr;
-  const std::int64_t value = text == nullptr ? 0 : std::strtoll(text, &end, 10);
-  return text != nullptr && end != text && *end == '\0' ? std::optional(value) : std::nullopt;
-}
-
-// The rank that traces are marked with: a launcher's (RANK, with WORLD_SIZE above one where it is set), else that of
-// the process group which the engine talks to.
-std::optional<std::int64_t> rank_of(const Engine& engine) {
-  const auto rank = number_in_environment("RANK");
-  if (rank && number_in_environment("WORLD_SIZE").value_or(2) > 1) {
-    return rank;
-  }
-  return engine.world_size() > 1 ? std::optional(engine.rank()) : std::nullopt;
-}
-
 }  // namespace
 
 EngineSession::~EngineSession() {
-  if (holds_auto_select_) {
-    try {
-      engine_.set_auto_select_profiles(true);
-    } catch (const std::exception& error) {
-      warnings_.add(std::string("torch-tensorrt-profiles: automatic profile selection stays off: ") + error.what());
+  if (!auto_select_before_) {
+    return;
+  }
+  try {
+    engine_.set_auto_select_profiles(*auto_select_before_);
+    if (borrows_auto_select_) {  // where it left the engine is our doing, not a new base
+      const std::int64_t active = engine_.active_profile_index();
+      state_.switched_to = active == state_.base ? std::nullopt : std::optional(active);
     }
+  } catch (const std::exception& error) {
+    warnings_.add(std::string("torch-tensorrt-profiles: automatic profile selection is not as it was: ") +
+                  error.what());
   }
 }
 
@@ -72,20 +63,36 @@ void EngineSession::prepare() {
       restore_context();
     }
   }
-  if (state_.profile_count > 1) {
+  if (state_.profile_count > 1 || state_.ranges.are_known()) {
     select();
   }
 }
 
+void EngineSession::add_whereabouts_and_throw(const std::exception& error) const {
+  // Torch-TensorRT's own errors only: others, such as a Python plugin's, must stay of the type they are.
+  TORCH_CHECK(std::strstr(typeid(error).name(), "torch_tensorrt") == nullptr, error.what(), "\n", whereabouts());
+}
+
+std::string EngineSession::whereabouts() const {
+  const std::int64_t index = may_leave_index_ ? engine_.active_profile_index() : index_;
+  return "Engine '" + state_.identity.name + "' was to run on optimization profile " + state_.ranges.title(index) +
+         " of " + std::to_string(state_.profile_count) + ".";
+}
+
 void EngineSession::finish() {
-  const std::int64_t index = state_.profile_count > 1 ? engine_.active_profile_index() : 0;
+  state_.has_failed = false;
+  const std::int64_t index = may_leave_index_ ? engine_.active_profile_index() : index_;
   ++state_.runs.at(static_cast<std::size_t>(index));
-  if (!state_.is_profiled) {
+  if (!state_.has_profiler()) {
     return;
   }
   try {
-    const LayerReport report = rewrite_traces({engine_.profile_path_prefix(), state_.identity.name, state_.track});
-    state_.timings.add_call(index, report.layers);
+    const TraceOwner owner{engine_.profile_path_prefix(), state_.identity.name, state_.track};
+    if (state_.is_profiled) {
+      state_.timings.add_call(index, rewrite_traces(owner).layers);
+    } else {
+      state_.timings.skip_call(index, read_layers(owner).layers);  // the switch may borrow this profiler later
+    }
   } catch (const std::exception& error) {
     warn(std::string("its traces are incomplete: ") + error.what());
   }
@@ -94,28 +101,65 @@ void EngineSession::finish() {
 bool EngineSession::context_is_lost() const {
   // Without profiles, a profiler, a communicator or a captured graph, a context has nothing on it that could be lost.
   const bool carries_something =
-      state_.profile_count > 1 || state_.is_profiled || state_.is_multidevice || engine_.captures_subgraphs();
+      state_.profile_count > 1 || state_.has_profiler() || state_.is_multidevice || engine_.captures_subgraphs();
   return !engine_.has_context() || (carries_something && engine_.contexts_created() != state_.contexts_seen);
 }
 
 void EngineSession::select() {
-  const std::int64_t active = engine_.active_profile_index();
-  const Selection selection = select_profile(state_, active);
-  if (selection.is_scoped && engine_.auto_select_profiles()) {
-    engine_.set_auto_select_profiles(false);
-    holds_auto_select_ = true;
-  }
-  if (selection.index == active) {
+  if (!state_.ranges.are_known() && !state_.pin && !state_.switched_to && !scoped_profile(state_)) {
+    may_leave_index_ = true;  // nothing to select and nothing to check: finish() sees where the engine is
     return;
   }
+  Shapes shapes;
+  if (state_.ranges.are_known()) {
+    for (const c10::IValue& input : inputs_.toListRef()) {
+      shapes.push_back(input.toTensor().defined() ? input.toTensor().sizes() : c10::IntArrayRef());
+    }
+  }
+  const std::int64_t active = state_.profile_count > 1 ? engine_.active_profile_index() : 0;
+  const Selection selection = select_profile(engine_, state_, active, &shapes);
+  TORCH_CHECK_VALUE(!selection.is_error(), "tensorrt::execute_engine: engine '", state_.identity.name,
+                    "': ", describe(selection, state_, &shapes));
+  index_ = selection.index;
+  if (state_.profile_count == 1) {
+    return;
+  }
+  const bool lets_torchtrt_choose = selection.why == Selection::Why::kTorchTensorRT;
+  // Where the ranges are known, the profile takes the shapes, and then Torch-TensorRT would not choose another either.
+  may_leave_index_ = lets_torchtrt_choose || !(selection.is_scoped || state_.ranges.are_known());
+  if (selection.is_scoped) {
+    set_auto_select(lets_torchtrt_choose);
+    borrows_auto_select_ = lets_torchtrt_choose;
+  }
+  if (selection.why == Selection::Why::kFallback && is_first_fallback(state_)) {
+    warnings_.add("torch-tensorrt-profiles: engine '" + state_.identity.name +
+                  "': " + describe(selection, state_, &shapes) + " (Said once per block.)");
+  }
+  if (selection.index != active) {
+    switch_profile(active, selection.index);
+  } else if (lets_torchtrt_choose && state_.has_failed && !is_being_captured()) {
+    // It looks only at shapes that differ from the last call's, and takes those of a failed call as seen.
+    const auto guard = on_cuda_device(state_.identity.device);
+    hop(active);
+  }
+}
+
+void EngineSession::switch_profile(std::int64_t active, std::int64_t index) {
   TORCH_CHECK(
       !is_being_captured(), "tensorrt::execute_engine: engine '", state_.identity.name, "' is on optimization profile ",
-      active, " and must switch to ", selection.index,
+      state_.ranges.title(active), " and must switch to ", state_.ranges.title(index),
       ", which cannot be done while a CUDA stream is capturing. Enter the profile and run once before capturing.");
   const auto guard = on_cuda_device(state_.identity.device);
-  switch_profile(selection.index);
+  set_profile(index);
   ++state_.switches;
-  state_.switched_to = selection.index == state_.base ? std::nullopt : std::optional(selection.index);
+  state_.switched_to = index == state_.base ? std::nullopt : std::optional(index);
+}
+
+void EngineSession::set_auto_select(bool enabled) {
+  if (engine_.auto_select_profiles() != enabled) {
+    engine_.set_auto_select_profiles(enabled);
+    auto_select_before_ = !enabled;
+  }
 }
 
 void EngineSession::wait_for_last_caller() {
@@ -133,9 +177,14 @@ void EngineSession::wait_for_last_caller() {
   state_.last_stream = stream;
 }
 
-void EngineSession::switch_profile(std::int64_t index) {
+void EngineSession::set_profile(std::int64_t index) {
   const auto stream = current_cuda_stream(state_.identity.device);
   engine_.set_active_profile(index, stream ? &*stream : nullptr);
+}
+
+void EngineSession::hop(std::int64_t index) {
+  set_profile(index == 0 ? 1 : 0);
+  set_profile(index);
 }
 
 void EngineSession::restore_context() {
@@ -149,9 +198,6 @@ void EngineSession::restore_context() {
   const bool was_used = created > 0;
   const std::int64_t index = state_.profile_count > 1 ? engine_.active_profile_index() : 0;
 
-  if (state_.is_profiled && !had_context && !state_.settings.empty() && engine_.settings() == state_.settings) {
-    state_.is_profiled = false;  // nothing was changed, so somebody called disable_profiling() on this engine
-  }
   const bool may_replay = was_used && engine_.captures_subgraphs();
   if (may_replay && state_.profile_count == 1) {
     engine_.forget_captured_graph();
@@ -159,30 +205,21 @@ void EngineSession::restore_context() {
   engine_.make_context();
   // A new context is on profile 0, whatever the engine's index says, and setting that index again does nothing: hence
   // the hop. A switch also makes Torch-TensorRT capture its CUDA graph anew.
-  if (index != 0) {
-    switch_profile(0);
-    switch_profile(index);
-  } else if (may_replay && state_.profile_count > 1) {
-    switch_profile(1);
-    switch_profile(0);
+  if (index != 0 || (may_replay && state_.profile_count > 1)) {
+    hop(index);
   }
-  if (state_.is_profiled) {
-    engine_.enable_profiling();
-    engine_.set_profile_format(state_.format);
-    state_.timings.on_new_profiler();
-  }
+  EngineProfiling(runtime_, engine_, state_).restore();
   if (state_.is_multidevice && engine_.nccl_initialized()) {
     engine_.bind_nccl_comm();
   }
   if (was_used) {
     engine_.reset_captured_graph();
   }
-  state_.settings = state_.is_profiled ? engine_.settings() : std::string();
   state_.contexts_seen = engine_.contexts_created();
 }
 
 bool EngineSession::configuration_is_stale() const {
-  return state_.applied_generation != runtime_.generation() ||
+  return state_.applied_generation != runtime_.generation() || state_.format_is_due ||
          (state_.is_switched_on && state_.is_suspended != is_under_torch_profiler());
 }
 
@@ -191,7 +228,7 @@ void EngineSession::configure() {
   const bool suspended = config.enabled && is_under_torch_profiler();
   const auto guard = on_cuda_device(state_.identity.device);
   try {
-    apply(config, suspended);
+    EngineProfiling(runtime_, engine_, state_).apply(config, suspended);
   } catch (const std::exception& error) {
     state_.applied_generation = config.generation;
     warn(std::string("it runs without: ") + error.what());
@@ -199,70 +236,6 @@ void EngineSession::configure() {
   state_.applied_generation = config.generation;
   state_.is_switched_on = config.enabled;
   state_.is_suspended = suspended;
-}
-
-void EngineSession::apply(const GlobalProfilingConfig& config, bool suspended) {
-  if (config.enabled && !suspended) {
-    if (!state_.is_profiled) {
-      start_profiling(config);
-    } else {
-      take_folder(config);
-      if (state_.format != config.profile_format) {
-        state_.format = config.profile_format;
-        engine_.set_profile_format(state_.format);
-      }
-    }
-    runtime_.trace_layout().record(
-        config.profile_path_prefix,
-        {state_.identity.name, reinterpret_cast<std::uintptr_t>(engine_.address()), state_.identity.device,
-         state_.claim->folder(), state_.format, rank_of(engine_), state_.identity.profile_names});
-  } else if (state_.is_profiled) {
-    stop_profiling();
-  }
-  if (!config.enabled) {
-    leave_folder();
-  }
-}
-
-void EngineSession::start_profiling(const GlobalProfilingConfig& config) {
-  if (!state_.is_switched_on) {
-    state_.timings.clear();
-  }
-  take_folder(config);
-  state_.format = config.profile_format;
-  engine_.enable_profiling();
-  engine_.set_profile_format(state_.format);
-  state_.timings.on_new_profiler();
-  state_.is_profiled = true;
-  state_.settings = engine_.settings();
-  state_.contexts_seen = engine_.contexts_created();
-}
-
-void EngineSession::stop_profiling() {
-  state_.is_profiled = false;
-  engine_.disable_profiling();
-}
-
-void EngineSession::take_folder(const GlobalProfilingConfig& config) {
-  if (state_.claim != nullptr && state_.claim->prefix() == config.profile_path_prefix) {
-    return;
-  }
-  auto claim = runtime_.trace_layout().claim(config.profile_path_prefix, state_.identity.name, rank_of(engine_));
-  if (state_.claim == nullptr) {
-    state_.own_path_prefix = engine_.profile_path_prefix();
-  }
-  engine_.set_profile_path_prefix(claim->folder());
-  state_.claim = std::move(claim);
-}
-
-void EngineSession::leave_folder() {
-  if (state_.claim == nullptr) {
-    return;
-  }
-  if (engine_.profile_path_prefix() == state_.claim->folder()) {
-    engine_.set_profile_path_prefix(state_.own_path_prefix);
-  }
-  state_.claim.reset();
 }
 
 void EngineSession::warn(const std::string& message) {

@@ -25,10 +25,18 @@ void execute_engine(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
     return;
   }
   const std::scoped_lock lock(state->mutex);
-  EngineSession session(runtime, engine, *state, torch::jit::peek(*stack, 0, 2), warnings);
-  session.prepare();
-  call_through();
-  session.finish();
+  try {
+    EngineSession session(runtime, engine, *state, torch::jit::peek(*stack, 0, 2), warnings);
+    session.prepare();
+    session.run(call_through);
+    session.finish();
+  } catch (const std::exception& error) {
+    if (may_lose_messages()) {
+      const auto* const ours = dynamic_cast<const c10::Error*>(&error);
+      warnings.add(ours != nullptr ? ours->what_without_backtrace() : error.what());
+    }
+    throw;
+  }
 }
 
 }  // namespace torch_tensorrt::profiles

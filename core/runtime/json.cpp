@@ -1,5 +1,6 @@
 #include "core/runtime/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -79,6 +80,12 @@ void append_utf8(std::string& out, std::uint32_t code) {
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
+
+  // The length of the string that the text begins with, quotes included.
+  std::optional<std::size_t> string() {
+    std::string content;
+    return read_string(content) && is_utf8(text_.substr(0, at_)) ? std::optional(at_) : std::nullopt;
+  }
 
   std::optional<Value> document() {
     Value value;
@@ -284,11 +291,99 @@ class Parser {
   std::size_t at_ = 0;
 };
 
-// Whether the quote at text[at] can end a string: what follows must be what JSON allows there.
-bool ends_string(std::string_view text, std::size_t at) {
-  const std::size_t next = text.find_first_not_of(" \t\r\n", at + 1);
-  return next == std::string_view::npos || std::string_view(",:]}").find(text[next]) != std::string_view::npos;
-}
+// Goes through text that would be JSON if its strings were escaped, and escapes them.
+class Escaper {
+ public:
+  Escaper(std::string_view text, const std::vector<std::string>& known)
+      : text_(text), known_(known), used_(known.size()) {}
+
+  std::string run() {
+    for (std::size_t at = 0; at < text_.size();) {
+      if (text_[at] == '"') {
+        at = escape_string(at);
+      } else {
+        note(text_[at]);
+        out_.push_back(text_[at++]);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // A character outside of strings.
+  void note(char c) {
+    if (c == '{' || c == '[') {
+      open_.push_back(c);
+    } else if ((c == '}' || c == ']') && !open_.empty()) {
+      open_.pop_back();
+    }
+    if (kSpace.find(c) == std::string_view::npos) {
+      last_ = c;
+    }
+  }
+
+  [[nodiscard]] bool is_in(char bracket) const { return !open_.empty() && open_.back() == bracket; }
+  [[nodiscard]] bool is_key() const { return is_in('{') && (last_ == '{' || last_ == ','); }
+
+  // Whether a string may end at text[at], by what comes next.
+  [[nodiscard]] bool can_end(std::size_t at) const {
+    if (at >= text_.size() || text_[at] != '"') {
+      return false;
+    }
+    const std::size_t next = text_.find_first_not_of(kSpace, at + 1);
+    if (next == std::string_view::npos) {
+      return open_.empty();
+    }
+    if (is_key()) {
+      return text_[next] == ':';
+    }
+    return (text_[next] == ',' && !open_.empty()) || (text_[next] == '}' && is_in('{')) ||
+           (text_[next] == ']' && is_in('['));
+  }
+
+  // The known string that text[at] begins with.
+  std::optional<std::string_view> known_at(std::size_t at) {
+    for (const bool used : {false, true}) {
+      for (std::size_t i = 0; i < known_.size(); ++i) {
+        const std::string& string = known_[i];
+        if (used_[i] == used && text_.substr(at, string.size()) == string && can_end(at + string.size())) {
+          used_[i] = true;
+          return string;
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  // The string whose quote is text[at], escaped; returns where it ends.
+  std::size_t escape_string(std::size_t at) {
+    const std::size_t start = at + 1;
+    std::size_t end = start;
+    if (const auto known = is_key() ? std::nullopt : known_at(start)) {
+      end = start + known->size();
+      out_ += quote(*known);
+    } else if (const auto length = Parser(text_.substr(at)).string(); length && can_end(at + *length - 1)) {
+      end = at + *length - 1;
+      out_ += text_.substr(at, *length);
+    } else {
+      while (end < text_.size() && !can_end(end)) {
+        ++end;
+      }
+      out_ += quote(text_.substr(start, end - start));
+    }
+    last_ = '"';
+    return end + 1;
+  }
+
+  static constexpr std::string_view kSpace = " \t\r\n";
+
+  std::string_view text_;
+  const std::vector<std::string>& known_;
+  std::vector<bool> used_;
+  std::string out_;
+  std::string open_;  // brackets
+  char last_ = '\0';
+};
 
 }  // namespace
 
@@ -304,35 +399,38 @@ const Value* Value::find(std::string_view key) const {
 }
 
 std::optional<Value> parse(std::string_view text) {
-  return Parser(text).document();
+  return is_utf8(text) ? Parser(text).document() : std::nullopt;
+}
+
+std::string utf8(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text, at);
+    out += length > 0 ? text.substr(at, length) : kReplacement;
+    at += std::max<std::size_t>(length, 1);
+  }
+  return out;
 }
 
 std::string quote(std::string_view text) {
   static constexpr std::string_view kHex = "0123456789abcdef";
   std::string out = "\"";
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = utf8_length(text, at);
-    const auto byte = static_cast<unsigned char>(text[at]);
-    if (length == 0) {
-      out += kReplacement;
-      ++at;
-      continue;
-    }
-    if (byte == '"' || byte == '\\') {
+  for (const char c : utf8(text)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
       out.push_back('\\');
-      out.push_back(static_cast<char>(byte));
-    } else if (byte == '\n') {
+      out.push_back(c);
+    } else if (c == '\n') {
       out += "\\n";
-    } else if (byte == '\t') {
+    } else if (c == '\t') {
       out += "\\t";
     } else if (byte < 0x20) {
       out += "\\u00";
       out.push_back(kHex[byte >> 4U]);
       out.push_back(kHex[byte & 0xFU]);
     } else {
-      out += text.substr(at, length);
+      out.push_back(c);
     }
-    at += length;
   }
   out.push_back('"');
   return out;
@@ -349,27 +447,8 @@ std::string number(double value) {
   return out.str();
 }
 
-std::string repaired(std::string_view text) {
-  if (is_utf8(text) && parse(text).has_value()) {
-    return std::string(text);
-  }
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    if (text[at] != '"') {
-      out.push_back(text[at++]);
-      continue;
-    }
-    std::size_t end = at + 1;
-    while (end < text.size() && (text[end] != '"' || !ends_string(text, end))) {
-      ++end;
-    }
-    out += quote(text.substr(at + 1, end - at - 1));
-    at = end + 1;
-  }
-  if (is_utf8(out) && parse(out).has_value()) {
-    return out;
-  }
-  return "{\"unreadable\": " + quote(text) + "}\n";
+std::string with_strings_escaped(std::string_view text, const std::vector<std::string>& known) {
+  return Escaper(text, known).run();
 }
 
 }  // namespace torch_tensorrt::profiles::json

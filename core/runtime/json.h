@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,17 +31,21 @@ struct Member {
   Value value;
 };
 
-// Nothing where the text is not one JSON value.
+// Nothing where the text is not one JSON value in UTF-8.
 [[nodiscard]] std::optional<Value> parse(std::string_view text);
 
-// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
+// Bytes that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::string utf8(std::string_view text);
+
+// A JSON string with its quotes, of utf8(text).
 [[nodiscard]] std::string quote(std::string_view text);
 
 // A JSON number, whatever the locale; 0 for what JSON cannot say (infinities, NaN).
 [[nodiscard]] std::string number(double value);
 
-// The text itself where it is valid JSON in UTF-8. Otherwise its strings are escaped: a quote ends a string only where
-// JSON's grammar goes on after it. What still is no JSON comes back as {"unreadable": "<the text>"}.
-[[nodiscard]] std::string repaired(std::string_view text);
+// `text`, whose strings were written without escaping, with them escaped. A value that is one of `known` is taken as
+// that: the first in this order that is not in the text so far, else the first that is. Any other string that JSON
+// would end where it may end stays as it is, and what is left ends at a quote after which JSON's grammar goes on.
+[[nodiscard]] std::string with_strings_escaped(std::string_view text, const std::vector<std::string>& known = {});
 
 }  // namespace torch_tensorrt::profiles::json

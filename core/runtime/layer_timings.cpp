@@ -3,12 +3,11 @@
 namespace torch_tensorrt::profiles {
 
 void LayerTimings::clear() {
-  seen_.clear();
   where_.clear();
   rows_.clear();
 }
 
-void LayerTimings::add_call(std::int64_t profile, const std::vector<LayerTotal>& totals) {
+void LayerTimings::account(std::int64_t profile, const std::vector<LayerTotal>& totals, bool counts) {
   for (const LayerTotal& now : totals) {
     Seen before{};
     const auto known = seen_.find(now.name);
@@ -29,12 +28,16 @@ void LayerTimings::add_call(std::int64_t profile, const std::vector<LayerTotal>&
     if (added_count <= 0) {
       continue;
     }
-    const auto [at, inserted] = where_.try_emplace(key, rows_.size());
-    if (inserted) {
+    std::optional<std::size_t>& row = where_[key];
+    if (!counts) {
+      continue;
+    }
+    if (!row) {
+      row = rows_.size();
       rows_.push_back({profile, now.name, 0, 0});
     }
-    rows_[at->second].count += added_count;
-    rows_[at->second].total_ms += added_ms;
+    rows_[*row].count += added_count;
+    rows_[*row].total_ms += added_ms;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +30,10 @@ class LayerTimings {
   // The engine has a new profiler, whose totals begin at nothing.
   void on_new_profiler() { seen_.clear(); }
   // One more call on `profile`, after which the profiler reports `totals`.
-  void add_call(std::int64_t profile, const std::vector<LayerTotal>& totals);
+  void add_call(std::int64_t profile, const std::vector<LayerTotal>& totals) { account(profile, totals, true); }
+  // One more call that is not in the rows: the same profiler reports it along with what comes later.
+  void skip_call(std::int64_t profile, const std::vector<LayerTotal>& totals) { account(profile, totals, false); }
+  // The rows start over; the profiler goes on.
   void clear();
   // In the order in which the layers were first seen.
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
@@ -40,8 +44,10 @@ class LayerTimings {
     std::int64_t count = 0;
   };
 
+  void account(std::int64_t profile, const std::vector<LayerTotal>& totals, bool counts);
+
   std::map<std::string, Seen> seen_;
-  std::map<std::pair<std::int64_t, std::string>, std::size_t> where_;  // row of (profile, layer)
+  std::map<std::pair<std::int64_t, std::string>, std::optional<std::size_t>> where_;  // row of (profile, layer)
   std::vector<Row> rows_;
 };
 

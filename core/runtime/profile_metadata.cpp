@@ -1,7 +1,7 @@
 #include "core/runtime/profile_metadata.h"
 
 #include <array>
-#include <cstdint>
+#include <optional>
 #include <variant>
 
 #include "core/runtime/json.h"
@@ -39,9 +39,48 @@ std::string base64_decoded(std::string_view text) {
   return out;
 }
 
+// Nothing where the value is no shape.
+std::optional<std::vector<double>> shape_of(const json::Value* value) {
+  const json::Array* const extents = value != nullptr ? value->array() : nullptr;
+  if (extents == nullptr) {
+    return std::nullopt;
+  }
+  std::vector<double> shape;
+  for (const json::Value& extent : *extents) {
+    const auto* const number = std::get_if<double>(&extent.data);
+    if (number == nullptr) {
+      return std::nullopt;
+    }
+    shape.push_back(*number);
+  }
+  return shape;
+}
+
+std::optional<ProfileRecord> profile_of(const json::Value& value) {
+  const json::Value* const name = value.find("name");
+  const json::Value* const inputs = value.find("inputs");
+  const auto* const members = inputs != nullptr ? std::get_if<json::Object>(&inputs->data) : nullptr;
+  if (name == nullptr || name->string() == nullptr || members == nullptr) {
+    return std::nullopt;
+  }
+  ProfileRecord profile{*name->string(), {}};
+  for (const json::Member& input : *members) {
+    const auto min = shape_of(input.value.find("min"));
+    const auto max = shape_of(input.value.find("max"));
+    if (!min || !max || min->size() != max->size()) {
+      return std::nullopt;
+    }
+    auto& axes = profile.inputs[input.key];
+    for (std::size_t axis = 0; axis < min->size(); ++axis) {
+      axes.push_back({static_cast<std::int64_t>((*min)[axis]), static_cast<std::int64_t>((*max)[axis])});
+    }
+  }
+  return profile;
+}
+
 }  // namespace
 
-std::vector<std::string> profile_names_in(std::string_view encoded_metadata) {
+std::vector<ProfileRecord> profiles_in(std::string_view encoded_metadata) {
   const std::string plain = base64_decoded(encoded_metadata);
   const std::size_t mark = plain.rfind(kMark);
   if (mark == std::string::npos) {
@@ -54,12 +93,15 @@ std::vector<std::string> profile_names_in(std::string_view encoded_metadata) {
       !std::holds_alternative<double>(schema->data) || std::get<double>(schema->data) != kSchema) {
     return {};
   }
-  std::vector<std::string> names;
-  for (const json::Value& profile : *profiles->array()) {
-    const json::Value* name = profile.find("name");
-    names.push_back(name != nullptr && name->string() != nullptr ? *name->string() : std::string());
+  std::vector<ProfileRecord> found;
+  for (const json::Value& value : *profiles->array()) {
+    auto profile = profile_of(value);
+    if (!profile) {
+      return {};
+    }
+    found.push_back(std::move(*profile));
   }
-  return names;
+  return found;
 }
 
 }  // namespace torch_tensorrt::profiles

@@ -2,8 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include "core/runtime/profile_scope.h"
-
 namespace torch_tensorrt::profiles {
 namespace {
 
@@ -31,15 +29,65 @@ void check_index(const Engine& engine, EngineState& state, std::int64_t index) {
 
 }  // namespace
 
-Selection select_profile(EngineState& state, std::int64_t active) {
+Selection select_profile(const Engine& engine, EngineState& state, std::int64_t active, const Shapes* shapes) {
+  using Why = Selection::Why;
   if (state.switched_to != active) {
     state.base = active;  // not where we left it
     state.switched_to.reset();
   }
-  if (const auto scoped = scoped_profile(state)) {
-    return {*scoped, true};
+  const auto scope = scoped_profile(state);
+  const std::int64_t preferred = state.pin.value_or(state.base);
+  Selection selection{preferred, state.pin ? Why::kPin : Why::kBase, scope.has_value()};
+  const bool chooses = scope && scope->index == kByShape;
+  if (chooses) {
+    selection.why = state.ranges.are_known() ? Why::kPreferredFits : Why::kTorchTensorRT;
+    selection.index = state.ranges.are_known() ? preferred : active;  // it starts from where the engine is
+  } else if (scope && state.profile_count > 1) {  // an engine with one profile has nothing to select
+    check_index(engine, state, scope->index);
+    selection.index = scope->index;
+    selection.why = Why::kScope;
   }
-  return {state.pin.value_or(state.base), false};
+  if (shapes == nullptr || !state.ranges.are_known() || state.ranges.fit(selection.index, *shapes)) {
+    return selection;
+  }
+  const auto fitting = state.ranges.first_that_fits(*shapes);
+  const bool may_choose = chooses || (scope && scope->falls_back);
+  const bool torchtrt_chooses = !scope && state.profile_count > 1 && engine.auto_select_profiles();
+  if (!fitting) {
+    selection.why = may_choose || torchtrt_chooses ? Why::kGap : Why::kMisfit;
+  } else if (may_choose) {
+    selection.index = *fitting;
+    selection.why = chooses ? Why::kFirstThatFits : Why::kFallback;
+  } else {
+    selection.why = torchtrt_chooses ? Why::kTorchTensorRT : Why::kMisfit;
+  }
+  return selection;
+}
+
+std::string describe(const Selection& selection, const EngineState& state, const Shapes* shapes) {
+  const std::string title = "optimization profile " + state.ranges.title(selection.index);
+  switch (selection.why) {
+    case Selection::Why::kScope:
+      return title + " is what the innermost optimization_profile() block of this thread says";
+    case Selection::Why::kPin:
+      return title + " is pinned by set_active_profile";
+    case Selection::Why::kBase:
+      return title + " is what the engine is set to; no block and no pin selects another";
+    case Selection::Why::kPreferredFits:
+      return title + " is the " + (state.pin ? "pinned one" : "one that the engine is set to") +
+             ", and takes the shapes; the block chooses by shape";
+    case Selection::Why::kFirstThatFits:
+      return title + " is the first declared that takes the shapes; the block chooses by shape";
+    case Selection::Why::kFallback:
+      return title + " is the first that takes the shapes; the block's own does not, and lets another run";
+    case Selection::Why::kTorchTensorRT:
+      return "Torch-TensorRT chooses by shape: " + title + " if it takes the shapes, else the first that does";
+    case Selection::Why::kMisfit:
+      return state.ranges.misfit(selection.index, *shapes);
+    case Selection::Why::kGap:
+      return state.ranges.gap(*shapes);
+  }
+  return title;
 }
 
 void pin_profile(const Engine& engine, std::int64_t index) {
@@ -58,23 +106,45 @@ void unpin_profile(const Engine& engine) {
 std::int64_t selected_profile(const Engine& engine) {
   EngineState& state = known(engine);
   const std::scoped_lock lock(state.mutex);
-  return select_profile(state, engine.active_profile_index()).index;
+  state.learn(engine);
+  return select_profile(engine, state, engine.active_profile_index(), nullptr).index;
 }
 
-std::int64_t push_profile_scope_over(const std::vector<Engine>& engines, const std::vector<std::int64_t>& indices) {
-  TORCH_CHECK_VALUE(engines.size() == indices.size(), "_push_profile_scope: ", engines.size(), " engines but ",
+std::tuple<std::int64_t, std::string> explain_profile(
+    const Engine& engine, const std::optional<std::vector<std::vector<std::int64_t>>>& shapes) {
+  EngineState& state = known(engine);
+  const std::scoped_lock lock(state.mutex);
+  state.learn(engine);
+  Shapes views;
+  if (shapes) {
+    views.append(shapes->begin(), shapes->end());
+  }
+  const Shapes* const given = shapes ? &views : nullptr;
+  const Selection selection = select_profile(engine, state, engine.active_profile_index(), given);
+  return {selection.is_error() ? -1 : selection.index, describe(selection, state, given)};
+}
+
+ProfileChoices choices_of(const std::vector<Engine>& engines, const std::vector<std::int64_t>& indices) {
+  TORCH_CHECK_VALUE(engines.size() == indices.size(), "optimization_profile: ", engines.size(), " engines but ",
                     indices.size(), " indices. Give one index per engine.");
-  std::vector<ProfileChoice> choices;
-  choices.reserve(engines.size());
+  ProfileChoices choices;
   for (std::size_t i = 0; i < engines.size(); ++i) {
     EngineState& state = known(engines[i]);
-    {
+    if (indices[i] != kByShape) {
       const std::scoped_lock lock(state.mutex);
       check_index(engines[i], state, indices[i]);
     }
-    choices.push_back({state.weak_from_this(), indices[i]});
+    choices.insert_or_assign(&state, ProfileChoice{state.weak_from_this(), indices[i]});
   }
-  return push_profile_scope(choices);
+  return choices;
+}
+
+std::shared_ptr<const ProfileScope> make_profile_scope(const std::vector<Engine>& engines,
+                                                       const std::vector<std::int64_t>& indices,
+                                                       std::optional<std::int64_t> others, bool falls_back) {
+  TORCH_CHECK_INDEX(!others || *others >= kByShape, "optimization_profile: index ", others.value_or(0),
+                    " is negative; a profile's index starts at 0.");
+  return std::make_shared<const ProfileScope>(ProfileScope{choices_of(engines, indices), others, falls_back});
 }
 
 c10::Dict<std::string, std::int64_t> profile_counters(const Engine& engine) {

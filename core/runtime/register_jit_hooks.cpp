@@ -8,6 +8,7 @@
 #include <array>
 #include <tuple>
 
+#include "core/runtime/context_numbers.h"
 #include "core/runtime/execute_engine.h"
 #include "core/runtime/profile_scope.h"
 #include "core/runtime/profile_selection.h"
@@ -32,8 +33,18 @@ constexpr std::array kSchemas{
     "tensorrt::clear_active_profile(__torch__.torch.classes.tensorrt.Engine engine) -> ()",
     "tensorrt::get_active_profile(__torch__.torch.classes.tensorrt.Engine engine) -> int",
     "tensorrt::get_profile_counters(__torch__.torch.classes.tensorrt.Engine engine) -> Dict(str, int)",
-    "tensorrt::_push_profile_scope(__torch__.torch.classes.tensorrt.Engine[] engines, int[] indices) -> int",
+    "tensorrt::_push_profile_scope(__torch__.torch.classes.tensorrt.Engine[] engines, int[] indices, int? others=None, "
+    "bool fallback=False) -> int",
+    "tensorrt::_prepare_profile_scope(__torch__.torch.classes.tensorrt.Engine[] engines, int[] indices, "
+    "int? others=None, bool fallback=False) -> int",
+    "tensorrt::_push_prepared_profile_scope(int number) -> int",
+    "tensorrt::_forget_profile_scope(int number) -> ()",
+    "tensorrt::_extend_profile_scope(int token, __torch__.torch.classes.tensorrt.Engine[] engines, int[] indices) -> "
+    "()",
     "tensorrt::_pop_profile_scope(int token) -> ()",
+    "tensorrt::_explain_profile(__torch__.torch.classes.tensorrt.Engine engine, int[][]? shapes) -> (int index, str "
+    "why)",
+    "tensorrt::_context_numbers(__torch__.torch.classes.tensorrt.Engine[] engines) -> int[]",
     "tensorrt::_profiles_library() -> str",  // the file of the active copy
 };
 constexpr const char* kLibraryOperator = "tensorrt::_profiles_library";
@@ -77,14 +88,47 @@ void get_profile_counters(const c10::OperatorHandle& /*op*/, torch::jit::Stack* 
   torch::jit::push(*stack, counters);
 }
 
-void push_profile_scope(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
-  const auto indices = torch::jit::pop(*stack).toIntVector();
-  const c10::IValue list = torch::jit::pop(*stack);
+std::vector<Engine> engines_of(const c10::IValue& list) {
   std::vector<Engine> engines;
   for (const c10::IValue& engine : list.toListRef()) {
     engines.push_back(engine_of(engine));
   }
-  torch::jit::push(*stack, push_profile_scope_over(engines, indices));
+  return engines;
+}
+
+std::shared_ptr<const ProfileScope> pop_scope_off(torch::jit::Stack& stack) {
+  const bool falls_back = torch::jit::pop(stack).toBool();
+  const auto others = torch::jit::pop(stack).toOptional<std::int64_t>();
+  const auto indices = torch::jit::pop(stack).toIntVector();
+  const auto engines = engines_of(torch::jit::pop(stack));
+  return make_profile_scope(engines, indices, others, falls_back);
+}
+
+void push_profile_scope(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const std::int64_t token = push_profile_scope(pop_scope_off(*stack));
+  torch::jit::push(*stack, token);
+}
+
+void prepare_profile_scope(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const std::int64_t number = PreparedScopes::instance().keep(pop_scope_off(*stack));
+  torch::jit::push(*stack, number);
+}
+
+void extend_profile_scope(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const auto indices = torch::jit::pop(*stack).toIntVector();
+  const auto engines = engines_of(torch::jit::pop(*stack));
+  extend_profile_scope(torch::jit::pop(*stack).toInt(), choices_of(engines, indices));
+}
+
+void explain_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const auto shapes = torch::jit::pop(*stack).toOptional<std::vector<std::vector<std::int64_t>>>();
+  const auto [index, why] = explain_profile(engine_of(torch::jit::pop(*stack)), shapes);
+  torch::jit::push(*stack, index, why);
+}
+
+void context_numbers(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const auto numbers = context_numbers(engines_of(torch::jit::pop(*stack)));
+  torch::jit::push(*stack, numbers);
 }
 
 std::unique_ptr<torch::Library> implement_operators() {
@@ -114,6 +158,13 @@ std::unique_ptr<torch::Library> implement_operators() {
   m.impl("get_active_profile", torch::CppFunction::makeFromBoxedFunction<&get_active_profile>());
   m.impl("get_profile_counters", torch::CppFunction::makeFromBoxedFunction<&get_profile_counters>());
   m.impl("_push_profile_scope", torch::CppFunction::makeFromBoxedFunction<&push_profile_scope>());
+  m.impl("_prepare_profile_scope", torch::CppFunction::makeFromBoxedFunction<&prepare_profile_scope>());
+  m.impl("_push_prepared_profile_scope",
+         [](std::int64_t number) { return push_profile_scope(PreparedScopes::instance().at(number)); });
+  m.impl("_forget_profile_scope", [](std::int64_t number) { PreparedScopes::instance().forget(number); });
+  m.impl("_context_numbers", torch::CppFunction::makeFromBoxedFunction<&context_numbers>());
+  m.impl("_extend_profile_scope", torch::CppFunction::makeFromBoxedFunction<&extend_profile_scope>());
+  m.impl("_explain_profile", torch::CppFunction::makeFromBoxedFunction<&explain_profile>());
   m.impl("_pop_profile_scope", [](std::int64_t token) { pop_profile_scope(token); });
   m.impl("_profiles_library", [] { return library_path(); });
   return library;

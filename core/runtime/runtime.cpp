@@ -2,6 +2,7 @@
 
 #include <torch/library.h>
 
+#include "core/runtime/own_methods.h"
 #include "core/runtime/profile_path.h"
 #include "core/runtime/register_jit_hooks.h"
 
@@ -90,10 +91,15 @@ void Runtime::activate() {
   }
   define_operators();
   kernels_ = register_kernels();
+  forget_own_profiling();
+  engine_class_->hand_own_methods_to(&on_own_method);
 }
 
 void Runtime::deactivate() {
   const std::scoped_lock lock(activation_mutex_);
+  if (engine_class_ != nullptr) {
+    engine_class_->give_own_methods_back();
+  }
   kernels_.clear();
 }
 

@@ -39,12 +39,14 @@ class Runtime {
   [[nodiscard]] GlobalProfilingConfig profiling_config() const;
   [[nodiscard]] std::uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
 
-  // Registers our operators and kernels; throws, having changed nothing, where Torch-TensorRT is not there or another
+  // Registers our operators and kernels, and takes note of what engines are asked for by their own profiling methods;
+  // throws, having changed nothing, where Torch-TensorRT is not there or another
   // copy of this library is active. Activating twice is one activation.
   void activate();
-  // Takes the kernels back; the operators then raise. No call may be under way. What engines are set to stays as it is:
-  // one that the switch profiles goes on writing its traces, as if its own enable_profiling() had been called. Their
-  // state stays too, so that activating again picks up where we were.
+  // Takes the kernels and methods back; the operators then raise. No call may be under way. What engines are set to
+  // stays as it is: one that the switch profiles goes on writing its traces, as if its own enable_profiling() had been
+  // called. Their state stays too, so that activating again picks up where we were; only what their owners asked for is
+  // unknown then.
   void deactivate();
   // Valid once activated, and from then on.
   [[nodiscard]] const EngineClass& engine_class() const noexcept { return *engine_class_; }
@@ -62,7 +64,7 @@ class Runtime {
 
   std::mutex activation_mutex_;  // the outermost: nothing of ours is held when it is taken
   std::vector<std::unique_ptr<torch::Library>> kernels_;
-  std::unique_ptr<const EngineClass> engine_class_;
+  std::unique_ptr<EngineClass> engine_class_;
 
   TraceLayout trace_layout_;
 };

@@ -10,8 +10,8 @@ namespace {
 
 std::string profile_label(const EngineState& state, std::int64_t index) {
   const auto at = static_cast<std::size_t>(index);
-  const auto& names = state.identity.profile_names;
-  return at < names.size() && !names[at].empty() ? json::quote(names[at]) : std::to_string(index);
+  const auto& profiles = state.identity.profiles;
+  return at < profiles.size() && !profiles[at].name.empty() ? json::quote(profiles[at].name) : std::to_string(index);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "core/runtime/torchtrt_engine.h"
 
-#include <ATen/core/class_type.h>
+#include <ATen/core/builtin_function.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <dlfcn.h>
@@ -9,12 +9,12 @@
 #include <torch/custom_class.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string_view>
-
-#include "core/runtime/profile_metadata.h"
 
 namespace torch_tensorrt::profiles {
 namespace {
@@ -29,6 +29,7 @@ constexpr const char* kContext = "_ZN14torch_tensorrt4core7runtime9TRTEngine8exe
 constexpr const char* kSetActiveProfileOn =
     "_ZN14torch_tensorrt4core7runtime9TRTEngine30set_active_profile_with_streamElRKN3c104cuda10CUDAStreamE";
 constexpr const char* kCudagraphsMode = "_ZN14torch_tensorrt4core7runtime15CUDAGRAPHS_MODEE";
+constexpr char kBindingDelimiter = '%';
 constexpr const char* kNextStep =
     " This library is written for Torch-TensorRT 2.14: install torch-tensorrt-rtx or torch-tensorrt 2.14.";
 
@@ -83,6 +84,19 @@ class CheckedReader {
   bool ok_;  // after what it is made from
 };
 
+// Puts one method of the class in the place of another, where that is there: somebody else's stays. The class has no
+// setter for this. unsafeRemoveMethod and addMethod would change the methods' order, and there would be a moment in
+// which another thread finds none.
+void exchange_method(const c10::ClassType& type, const torch::jit::Function* there, torch::jit::Function* instead) {
+  for (torch::jit::Function* const& method : type.methods()) {
+    if (method == there) {
+      // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): the list itself is not const
+      std::atomic_ref(const_cast<torch::jit::Function*&>(method)).store(instead, std::memory_order_release);
+      return;
+    }
+  }
+}
+
 std::int64_t constant(const char* operator_name) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(operator_name, "");
   torch::jit::Stack stack;
@@ -90,9 +104,24 @@ std::int64_t constant(const char* operator_name) {
   return torch::jit::pop(stack).toInt();
 }
 
+std::vector<std::string> split(const std::string& text, char delimiter) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, delimiter);) {
+    parts.push_back(part);
+  }
+  return parts;
+}
+
 }  // namespace
 
-std::unique_ptr<const EngineClass> EngineClass::resolve() {
+std::vector<std::string> EngineIdentity::profile_names() const {
+  std::vector<std::string> names(profiles.size());
+  std::ranges::transform(profiles, names.begin(), &ProfileRecord::name);
+  return names;
+}
+
+std::unique_ptr<EngineClass> EngineClass::resolve() {
   const c10::ClassTypePtr type = torch::getCustomClass(kClassName);
   TORCH_CHECK(
       type != nullptr, "torch-tensorrt-profiles: the class ", kClassName,
@@ -107,7 +136,7 @@ std::unique_ptr<const EngineClass> EngineClass::resolve() {
               op.has_value() ? "has no CompositeExplicitAutograd kernel." : "is not.", kNextStep);
 
   auto found =
-      std::unique_ptr<EngineClass>(new EngineClass());  // NOLINT(cppcoreguidelines-owning-memory): private ctor
+      std::unique_ptr<EngineClass>(new EngineClass(type));  // NOLINT(cppcoreguidelines-owning-memory): private ctor
   const auto method = [&type](const char* name, bool required = true) {
     torch::jit::Function* function = type->findMethod(name);
     TORCH_CHECK(function != nullptr || !required, "torch-tensorrt-profiles: ", kClassName, " has no method ", name, ".",
@@ -131,7 +160,6 @@ std::unique_ptr<const EngineClass> EngineClass::resolve() {
   found->profile_path_prefix_ = property("profile_path_prefix");
   found->active_profile_index_ = property("_active_profile_index");
   found->num_optimization_profiles_ = property("num_optimization_profiles");
-  found->describe_ = method("__str__", false);
   found->auto_select_profiles_ = property("_auto_select_profiles", false);
   found->requires_native_multidevice_ = property("requires_native_multidevice", false);
   found->nccl_initialized_ = property("nccl_initialized", false);
@@ -140,8 +168,47 @@ std::unique_ptr<const EngineClass> EngineClass::resolve() {
   found->device_memory_budget_ = property("device_memory_budget", false);
   found->name_index_ = constant("tensorrt::NAME_IDX");
   found->device_index_ = constant("tensorrt::DEVICE_IDX");
+  found->inputs_index_ = constant("tensorrt::INPUT_BINDING_NAMES_IDX");
   found->metadata_index_ = constant("tensorrt::SERIALIZED_METADATA_IDX");
   return found;
+}
+
+void EngineClass::replace_own_method(OwnMethod method, torch::jit::Function* original) {
+  auto call = [this, method, original](torch::jit::Stack& stack) {
+    const OwnMethodHandler handler = own_method_handler_.load(std::memory_order_acquire);
+    if (handler == nullptr) {
+      original->run(stack);
+      return;
+    }
+    // TorchScript's stack goes on below the arguments.
+    const std::size_t count = original->num_inputs();
+    const Engine engine(*this, torch::jit::peek(stack, 0, count));
+    const c10::IValue argument = count > 1 ? torch::jit::peek(stack, 1, count) : c10::IValue();
+    handler(method, engine, argument, [original, &stack] { original->run(stack); });
+  };
+  own_methods_.push_back({original, std::make_unique<torch::jit::BuiltinOpFunction>(
+                                        original->qualname(), original->getSchema(), std::move(call),
+                                        std::string(original->doc_string()))});
+}
+
+void EngineClass::hand_own_methods_to(OwnMethodHandler handler) {
+  if (own_methods_.empty()) {
+    replace_own_method(OwnMethod::kEnableProfiling, enable_profiling_);
+    replace_own_method(OwnMethod::kDisableProfiling, disable_profiling_);
+    replace_own_method(OwnMethod::kSetProfileFormat, set_profile_format_);
+    replace_own_method(OwnMethod::kSetActiveProfile, set_active_profile_);
+  }
+  own_method_handler_.store(handler, std::memory_order_release);
+  for (const OwnMethodEntry& entry : own_methods_) {
+    exchange_method(*type_, entry.original, entry.replacement.get());
+  }
+}
+
+void EngineClass::give_own_methods_back() {
+  for (const OwnMethodEntry& entry : own_methods_) {
+    exchange_method(*type_, entry.replacement.get(), entry.original);
+  }
+  own_method_handler_.store(nullptr, std::memory_order_release);
 }
 
 const EngineClass::NativeMembers& EngineClass::find_native(const std::type_info& type) const {
@@ -221,7 +288,8 @@ EngineIdentity Engine::identity() const {
   if (!device.empty() && device.front() >= '0' && device.front() <= '9') {
     identity.device = std::atoi(device.c_str());  // NOLINT(bugprone-unchecked-string-to-number-conversion,cert-err34-c)
   }
-  identity.profile_names = profile_names_in(field(class_.metadata_index_));
+  identity.inputs = split(field(class_.inputs_index_), kBindingDelimiter);
+  identity.profiles = profiles_in(field(class_.metadata_index_));
   return identity;
 }
 
@@ -300,16 +368,6 @@ void Engine::forget_captured_graph() const {
   if (class_.device_memory_budget_.set != nullptr) {
     call(class_.device_memory_budget_.set, {call(class_.device_memory_budget_.get)});
   }
-}
-
-std::string Engine::settings() const {
-  if (class_.describe_ == nullptr) {
-    return {};
-  }
-  // What comes before is the bindings, whose text depends on whether there is a context.
-  const std::string text = call(class_.describe_).toStringRef();
-  const std::size_t start = text.find("Resource Allocation Strategy");
-  return start == std::string::npos ? std::string() : text.substr(start);
 }
 
 bool Engine::requires_native_multidevice() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/class_type.h>
 #include <ATen/core/function.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/Stream.h>
@@ -13,25 +14,49 @@
 #include <typeinfo>
 #include <vector>
 
+#include "core/runtime/profile_metadata.h"
+
 // The only file that knows Torch-TensorRT's engine class: TorchBind names, the layout of its first two members, and
 // three exported member functions that have no TorchBind name.
 namespace torch_tensorrt::profiles {
 
+class Engine;
+
 // What an engine's serialized metadata says of it.
 struct EngineIdentity {
   std::string name;
-  int device = -1;                         // CUDA index; -1: unknown
-  std::vector<std::string> profile_names;  // empty where it was compiled without names
+  int device = -1;                      // CUDA index; -1: unknown
+  std::vector<std::string> inputs;      // its input bindings, in the order in which a call gives them
+  std::vector<ProfileRecord> profiles;  // empty where it was compiled without names
+  [[nodiscard]] std::vector<std::string> profile_names() const;
 };
 
 // `tensorrt.Engine` as this process has it. Made once, when the library is activated, and kept for good.
 class EngineClass {
  public:
   // Throws with what was found and what to do where the class or its operator is missing or of another make.
-  static std::unique_ptr<const EngineClass> resolve();
+  static std::unique_ptr<EngineClass> resolve();
+
+  // The methods by which whoever holds an engine profiles that one, or sets its profile.
+  enum class OwnMethod { kEnableProfiling, kDisableProfiling, kSetProfileFormat, kSetActiveProfile };
+  // Stands in for such a method. `argument` is what it is given, if anything; `call_through` is what the class does.
+  using OwnMethodHandler = void (*)(OwnMethod method, const Engine& engine, const c10::IValue& argument,
+                                    const std::function<void()>& call_through);
+  // From now on whoever looks these methods up on the class, as Python does at each call and TorchScript when it
+  // compiles one, gets `handler`. Not for two threads at once.
+  void hand_own_methods_to(OwnMethodHandler handler);
+  // The class is as it was. Who looked up before goes on holding our methods, which then only call through.
+  void give_own_methods_back();
 
  private:
   friend class Engine;
+
+  // A method of ours under the name and schema of the class's own.
+  struct OwnMethodEntry {
+    torch::jit::Function* original;
+    std::unique_ptr<torch::jit::Function> replacement;
+  };
+  void replace_own_method(OwnMethod method, torch::jit::Function* original);
 
   // Exported member functions, called as plain functions whose first argument is `this`. Null where not exported.
   struct NativeMembers {
@@ -46,12 +71,16 @@ class EngineClass {
     torch::jit::Function* set = nullptr;
   };
 
-  EngineClass() = default;
+  explicit EngineClass(c10::ClassTypePtr type) : type_(std::move(type)) {}
   [[nodiscard]] const NativeMembers& native(const std::type_info& type) const {
     const NativeMembers* found = native_.load(std::memory_order_acquire);
     return found != nullptr ? *found : find_native(type);
   }
   const NativeMembers& find_native(const std::type_info& type) const;
+
+  c10::ClassTypePtr type_;
+  std::atomic<OwnMethodHandler> own_method_handler_{nullptr};
+  std::vector<OwnMethodEntry> own_methods_;  // of the first handing over on
 
   torch::jit::Function* enable_profiling_ = nullptr;
   torch::jit::Function* disable_profiling_ = nullptr;
@@ -61,7 +90,6 @@ class EngineClass {
   torch::jit::Function* serialize_metadata_only_ = nullptr;
   torch::jit::Function* reset_captured_graph_ = nullptr;  // from here on: null where the class has none
   torch::jit::Function* bind_nccl_comm_ = nullptr;
-  torch::jit::Function* describe_ = nullptr;
   Property profile_path_prefix_;
   Property active_profile_index_;
   Property num_optimization_profiles_;
@@ -73,6 +101,7 @@ class EngineClass {
   Property device_memory_budget_;
   std::int64_t name_index_ = 0;
   std::int64_t device_index_ = 0;
+  std::int64_t inputs_index_ = 0;
   std::int64_t metadata_index_ = 0;
 
   // Found at the first engine: the class itself does not tell where it was loaded from.
@@ -122,9 +151,6 @@ class Engine {
   void reset_captured_graph() const;
   // Makes Torch-TensorRT capture its CUDA graph anew at the next call. Drops the context.
   void forget_captured_graph() const;
-
-  // The settings whose change drops the context, as text; "" where the class does not tell.
-  [[nodiscard]] std::string settings() const;
 
   [[nodiscard]] bool requires_native_multidevice() const;
   [[nodiscard]] bool nccl_initialized() const;

@@ -2,14 +2,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <locale>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -136,7 +139,8 @@ std::string metadata_event(std::string_view kind, std::int64_t track, const std:
          ", \"tid\": " + std::to_string(track) + ", \"args\": {\"name\": " + json::quote(name) + "}}";
 }
 
-constexpr std::string_view kOurBeginning = "[\n  {\"name\": \"process_name\"";
+// Of both formats. Torch-TensorRT's have a line break after the brace.
+constexpr std::string_view kOurBeginning = "[\n  {\"name\": \"";
 
 // The trace event format that Perfetto and chrome://tracing read.
 std::string write_events(const std::vector<Event>& events, std::int64_t track, const std::string& thread_name) {
@@ -159,6 +163,26 @@ std::optional<std::string> read_fresh(const std::string& path) {
   }
   std::string text(std::istreambuf_iterator<char>(in), {});
   return text.starts_with(kOurBeginning) ? std::nullopt : std::optional<std::string>(std::move(text));
+}
+
+std::string stem_of(const TraceOwner& owner) {
+  return owner.folder + "/" + owner.engine;
+}
+
+// How many of the names the description's layers do not have.
+std::size_t missing_from(const json::Value& information, const std::vector<std::string>& names) {
+  std::set<std::string_view> found;
+  const json::Value* layers = information.find("Layers");
+  if (layers != nullptr && layers->array() != nullptr) {
+    for (const json::Value& layer : *layers->array()) {
+      const json::Value* name = layer.string() != nullptr ? &layer : layer.find("Name");
+      if (name != nullptr && name->string() != nullptr) {
+        found.insert(*name->string());
+      }
+    }
+  }
+  return static_cast<std::size_t>(
+      std::ranges::count_if(names, [&found](const std::string& name) { return !found.contains(json::utf8(name)); }));
 }
 
 }  // namespace
@@ -216,6 +240,43 @@ std::string rewrite_event_trace(std::string_view text, const TraceOwner& owner, 
   return write_events(events, owner.track, thread_name);
 }
 
+std::string layer_information(std::string_view text, const LayerReport& report) {
+  std::vector<std::string> names;
+  for (const LayerTotal& layer : report.layers) {
+    names.push_back(layer.name);
+  }
+  std::vector<std::string> longest_first = names;
+  std::ranges::stable_sort(longest_first, std::greater{}, &std::string::size);
+
+  // As it is, else with the layers in the order in which they ran, else with none taken for the beginning of another. A
+  // layer may be missing from all of them: TensorRT does not describe each one that it reports.
+  std::optional<std::string> best;
+  std::size_t fewest_missing = 0;
+  const auto consider = [&](std::string candidate) {
+    const auto information = json::parse(candidate);
+    const std::size_t missing = information ? missing_from(*information, names) : 0;
+    if (information && (!best || missing < fewest_missing)) {
+      fewest_missing = missing;
+      best = std::move(candidate);
+    }
+    return best && fewest_missing == 0;
+  };
+  if (consider(std::string(text)) || consider(json::with_strings_escaped(text, names)) ||
+      consider(json::with_strings_escaped(text, longest_first)) || best) {
+    return *best;
+  }
+  std::string layers;
+  for (const std::string& name : names) {
+    layers += (layers.empty() ? "" : ", ") + json::quote(name);
+  }
+  return "{\"Layers\": [" + layers + "], \"unreadable\": " + json::quote(text) + "}\n";
+}
+
+LayerReport read_layers(const TraceOwner& owner) {
+  const auto text = read_fresh(stem_of(owner) + kLayerSuffix);
+  return text ? read_layer_report(*text) : LayerReport();
+}
+
 void replace_file(const std::string& path, std::string_view content) {
   const std::string fresh = path + "." + std::to_string(::getpid()) + ".new";
   std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
@@ -229,19 +290,19 @@ void replace_file(const std::string& path, std::string_view content) {
 }
 
 LayerReport rewrite_traces(const TraceOwner& owner) {
-  const std::string stem = owner.folder + "/" + owner.engine;
+  const std::string stem = stem_of(owner);
   for (const PhaseFile& phase : kPhaseFiles) {
     if (const auto text = read_fresh(stem + phase.suffix)) {
       replace_file(stem + phase.suffix, rewrite_event_trace(*text, owner, phase.what));
     }
   }
-  if (const auto text = read_fresh(stem + kInformationSuffix)) {
-    replace_file(stem + kInformationSuffix, json::repaired(*text));
-  }
   LayerReport report;
   if (const auto text = read_fresh(stem + kLayerSuffix)) {
     report = read_layer_report(*text);
     replace_file(stem + kLayerSuffix, write_layer_report(report, owner));
+  }
+  if (const auto text = read_fresh(stem + kInformationSuffix)) {
+    replace_file(stem + kInformationSuffix, layer_information(*text, report));
   }
   return report;
 }

@@ -29,6 +29,13 @@ struct LayerReport {
 // A trace of torch's RecordProfile.
 [[nodiscard]] std::string rewrite_event_trace(std::string_view text, const TraceOwner& owner, std::string_view what);
 
+// TensorRT's description of an engine's layers as valid JSON: as it is where it is that and has the names that the
+// profiler reports, else repaired, else {"Layers": [the names], "unreadable": "<the text>"}.
+[[nodiscard]] std::string layer_information(std::string_view text, const LayerReport& report);
+
+// The report that Torch-TensorRT wrote after a call, and nobody has rewritten. No layers where there is none.
+[[nodiscard]] LayerReport read_layers(const TraceOwner& owner);
+
 // Rewrites all the files of a call that just ended and returns its layer report. Throws std::runtime_error where one of
 // them cannot be written.
 LayerReport rewrite_traces(const TraceOwner& owner);

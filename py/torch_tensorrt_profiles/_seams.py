@@ -42,8 +42,10 @@ SEAMS: dict[str, tuple[str, ...]] = {
         _DYNAMO + "_gpuless:graft_mutable_module",
         _RUNTIME + "_mutable_module:graft",
     ),
+    "torch_tensorrt.dynamo.runtime._CudaGraphsTorchTensorRTModule": (_RUNTIME + "_cuda_graphs:graft_wrapper",),
     "torch_tensorrt.dynamo.runtime.meta_ops.register_meta_ops": (_DYNAMO + "_gpuless:graft_placeholder_op",),
     "torch_tensorrt.runtime": ("torch_tensorrt_profiles._library:graft", _RUNTIME + "_public:graft"),
+    "torch_tensorrt.runtime._cudagraphs": (_RUNTIME + "_cuda_graphs:graft_context",),
     "torch_tensorrt.runtime._optimization_profile": (_RUNTIME + "_optimization_profile:graft",),
     "torch_tensorrt.ts._compiler": (_DYNAMO + "_refusals:graft_torchscript",),
 }

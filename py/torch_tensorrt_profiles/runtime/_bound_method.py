@@ -12,14 +12,14 @@ from torch_tensorrt_profiles._patching import Patches
 NAME = "optimization_profile"
 
 
-def optimization_profile(self: Any, profile: Any) -> Any:
+def optimization_profile(self: Any, profile: Any, *, fallback: bool = False) -> Any:
     """Selects an optimization profile of this program's engines for a ``with`` block.
 
     See :func:`torch_tensorrt.runtime.optimization_profile`.
     """
     from torch_tensorrt_profiles.runtime._optimization_profile import optimization_profile as select
 
-    return select(self, profile)
+    return select(self, profile, fallback=fallback)
 
 
 class _Method:

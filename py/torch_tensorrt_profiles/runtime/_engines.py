@@ -72,7 +72,7 @@ def _walk(program: Any) -> Iterator[ProgramEngine]:
     if callable(custom_objects):
         for value in custom_objects().values():
             if _is_engine(value):
-                yield _of_live(value)
+                yield of_live(value)
     if not isinstance(program, torch.nn.Module):
         return
     for module in program.modules():
@@ -86,7 +86,7 @@ def _walk(program: Any) -> Iterator[ProgramEngine]:
         held = _held_by_script(module) if isinstance(module, torch.jit.ScriptModule) else vars(module)
         for value in held.values():
             if _is_engine(value):
-                yield _of_live(value)
+                yield of_live(value)
 
 
 def _held_by_script(module: Any) -> dict[str, Any]:
@@ -101,7 +101,8 @@ def _of_module(module: Any) -> ProgramEngine:
     return ProgramEngine(name, module.engine, None if record is None else EngineProfiles.from_json(record))
 
 
-def _of_live(engine: Any) -> ProgramEngine:
+def of_live(engine: Any) -> ProgramEngine:
+    """What one of Torch-TensorRT's engine objects says of itself."""
     import torch
 
     name = engine.serialize_metadata_only()[int(torch.ops.tensorrt.NAME_IDX())]
@@ -111,7 +112,7 @@ def _of_live(engine: Any) -> ProgramEngine:
 def _of_exported_program(program: Any) -> Iterator[ProgramEngine]:
     for value in program.constants.values():
         if _is_engine(value):
-            yield _of_live(value)
+            yield of_live(value)
     yield from _as_data(program.graph_module.graph)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles.dynamo import _metadata
-from torch_tensorrt_profiles.dynamo._build import engine_profiles
+from torch_tensorrt_profiles.dynamo._build import engine_profiles, profiles_being_built
 from torch_tensorrt_profiles.runtime._bound_method import graft_bound_method
+from torch_tensorrt_profiles.runtime._program_inputs import PROGRAM_INPUTS, record_of
 
 #: Where a module keeps the record: plain data, so that stock Torch-TensorRT can unpickle the module.
 RECORD = "_optimization_profiles_record"
@@ -18,6 +19,8 @@ RECORD = "_optimization_profiles_record"
 
 def graft(module: ModuleType, patches: Patches) -> None:
     import torch
+
+    from torch_tensorrt_profiles.runtime._engines import engines_of
 
     cls = module.TorchTensorRTModule
     metadata_index, engine_index = module.SERIALIZED_METADATA_IDX, module.ENGINE_IDX
@@ -28,6 +31,8 @@ def graft(module: ModuleType, patches: Patches) -> None:
         # Before stock's own: it may already pack the engine.
         being_built = engine_profiles()
         vars(self)[RECORD] = None if being_built is None else being_built.to_json()
+        resolution = profiles_being_built()
+        vars(self)[PROGRAM_INPUTS] = None if resolution is None else record_of(resolution)
         stock_init(self, *args, **kwargs)
 
     @functools.wraps(stock_encode)
@@ -44,6 +49,7 @@ def graft(module: ModuleType, patches: Patches) -> None:
         if state[1] is not None:
             self.serialized_engine = base64.b64decode(state[1][engine_index])  # stock drops it and cannot save again
         vars(self)[RECORD] = None if record is None else record.to_json()
+        engines_of(self)  # raises where the engine and its profile names do not belong together
 
     patches(cls, "__init__", init)
     patches(cls, "encode_metadata", encode_metadata)

@@ -15,7 +15,8 @@ from weakref import WeakSet
 from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles.dynamo._refusals import KEYWORD
 from torch_tensorrt_profiles.runtime._bound_method import graft_bound_method
-from torch_tensorrt_profiles.runtime._optimization_profile import reapply_open_scopes
+from torch_tensorrt_profiles.runtime._cuda_graphs import rewrapped
+from torch_tensorrt_profiles.runtime._optimization_profile import cover_new_engines
 
 logger = logging.getLogger(__name__)
 _told: WeakSet[Any] = WeakSet()
@@ -28,11 +29,14 @@ def graft(module: ModuleType, patches: Patches) -> None:
     @functools.wraps(stock_compile)
     def compile(self: Any) -> None:
         profiles = self.additional_settings.get(KEYWORD)
+        before = vars(self).get("gm")
         if profiles is None:
             stock_compile(self)
         else:
             _compile_with_profiles(module, self, profiles)
-        reapply_open_scopes(self)
+        cover_new_engines(self)
+        if profiles is not None:
+            self.gm = rewrapped(before, self.gm)
 
     @functools.wraps(stock_refit)
     def refit_gm(self: Any) -> None:

@@ -1,14 +1,19 @@
 // Loading and activating the library as a program does: by its two exported functions. Loading order and second copies
 // end in a message, never in an abort. Each test wants a process of its own, which ctest gives it and death tests make.
+#include <ATen/core/builtin_function.h>
+#include <ATen/core/class_type.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <torch/custom_class.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 
 namespace {
+
+constexpr const char* kEngine = "__torch__.torch.classes.tensorrt.Engine";
 
 struct Copy {
   explicit Copy(const std::string& path) : handle(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -127,6 +132,82 @@ TEST(Activation, DeactivatingTakesTheKernelsBackAndActivatingAgainWorks) {
         return out + library.deactivate();
       },
       "^on off on off on off $");
+}
+
+TEST(Activation, TheEnginesMethodsAreReplacedInTheirPlaceAndGivenBack) {
+  in_own_process(
+      [] {
+        load_engine();
+        const auto methods = [] { return torch::getCustomClass(kEngine)->expectRef<c10::ClassType>().methods(); };
+        const Copy library(LIBRARY_FILE);
+        const auto before = methods();
+        std::string out;
+        for (int round = 0; round < 2; ++round) {
+          library.activate();
+          const auto active = methods();
+          for (std::size_t i = 0; i < before.size(); ++i) {
+            if (active.at(i) != before.at(i)) {
+              out += active[i]->name() + " ";
+            }
+            if (active[i]->qualname().qualifiedName() != before[i]->qualname().qualifiedName() ||
+                active[i]->getSchema() != before[i]->getSchema()) {
+              out += "(is not the same) ";
+            }
+          }
+          library.deactivate();
+          out += methods() == before ? "given back " : "kept ";
+        }
+        return out;
+      },
+      "^(enable_profiling disable_profiling set_profile_format given back ){2}$");
+}
+
+TEST(Activation, AMethodThatSomebodyElseReplacedStaysTheirs) {
+  in_own_process(
+      [] {
+        load_engine();
+        const Copy library(LIBRARY_FILE);
+        auto& type = const_cast<c10::ClassType&>(  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+            torch::getCustomClass(kEngine)->expectRef<c10::ClassType>());
+        library.activate();
+        torch::jit::Function* const ours = type.findMethod("enable_profiling");
+        torch::jit::BuiltinOpFunction theirs(ours->qualname(), ours->getSchema(),
+                                             [ours](torch::jit::Stack& stack) { ours->run(stack); });
+        type.unsafeRemoveMethod("enable_profiling");
+        type.addMethod(&theirs);
+        std::string out;
+        for (int round = 0; round < 2; ++round) {
+          library.deactivate();
+          out += type.findMethod("enable_profiling") == &theirs ? "theirs " : "lost ";
+          library.activate();
+          out += type.findMethod("enable_profiling") == &theirs ? "theirs " : "lost ";
+        }
+        return out;
+      },
+      "^theirs theirs theirs theirs $");
+}
+
+TEST(Activation, AMethodThatWasLookedUpOutlivesDeactivation) {
+  in_own_process(
+      [] {
+        load_engine();
+        const Copy library(LIBRARY_FILE);
+        const auto type = torch::getCustomClass(kEngine);
+        const auto& engine_class = type->expectRef<c10::ClassType>();
+        c10::IValue engine = c10::ivalue::Object::create(c10::StrongTypePtr(nullptr, type), 1);
+        torch::jit::Stack stack{engine, "engine",
+                                c10::List<c10::List<std::int64_t>>({c10::List<std::int64_t>({1, 64})}), ""};
+        engine_class.getMethod("__init__").run(stack);
+        library.activate();
+        torch::jit::Function& enable = engine_class.getMethod("enable_profiling");
+        library.deactivate();
+        stack = {engine};
+        enable.run(stack);
+        stack = {engine, "trex"};
+        engine_class.getMethod("set_profile_format").run(stack);  // the fake aborts where profiling was not enabled
+        return std::string("ran");
+      },
+      "^ran$");
 }
 
 TEST(Activation, AnOperatorAfterDeactivationRaises) {

@@ -22,5 +22,15 @@ TEST_F(ForeignLayout, IsLeftAloneWithOneWarning) {
   EXPECT_EQ(core::runtime::live_engines(), 0);
 }
 
+TEST_F(ForeignLayout, ItsOwnMethodsWork) {
+  const auto engine = make_engine();
+  enable_own_profiling(engine);
+  set_own_format(engine, "trex");
+  EXPECT_TRUE(engine->is_profiling());
+  disable_own_profiling(engine);
+  EXPECT_FALSE(engine->is_profiling());
+  EXPECT_TRUE(EngineRegistry::instance().live().empty());
+}
+
 }  // namespace
 }  // namespace torch_tensorrt::profiles::testing

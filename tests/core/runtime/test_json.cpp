@@ -38,13 +38,19 @@ TEST(Json, NumbersAreNumbers) {
   EXPECT_EQ(number(0.0 / 0.0), "0");
 }
 
-TEST(Json, RepairLeavesGoodTextAlone) {
-  const std::string good = "{\"Layers\": [\"a \\\" b\"]}\n";
-  EXPECT_EQ(repaired(good), good);
+TEST(Json, TextThatIsNotUtf8IsNoJson) {
+  EXPECT_FALSE(parse("\"\xFF\""));
+  EXPECT_EQ(utf8("a\xFFz"), "a\xEF\xBF\xBDz");
 }
 
-TEST(Json, RepairEscapesNames) {
-  const auto value = parse(repaired("{\"Layers\": [\"a \"b\" \\ c\n\xFF\", \"d\"]}"));
+TEST(Json, EscapingLeavesGoodTextAlone) {
+  const std::string good = R"({"Layers": ["a \" b", "\n", [], {"k": "}\\"}], "x": 1}
+)";
+  EXPECT_EQ(with_strings_escaped(good), good);
+}
+
+TEST(Json, EscapingFindsWhereStringsEnd) {
+  const auto value = parse(with_strings_escaped("{\"Layers\": [\"a \"b\" \\ c\n\xFF\", \"d\"]}"));
   ASSERT_TRUE(value);
   const auto& layers = *value->find("Layers")->array();
   ASSERT_EQ(layers.size(), 2U);
@@ -52,10 +58,29 @@ TEST(Json, RepairEscapesNames) {
   EXPECT_EQ(*layers[1].string(), "d");
 }
 
-TEST(Json, WhatCannotBeRepairedIsWrapped) {
-  const auto value = parse(repaired("half a {"));
+TEST(Json, EscapingKnowsWhatACommaInAKeyAndABraceInAListMean) {
+  const auto value = parse(with_strings_escaped(R"({"a", "b": ["c"} d", "e"]})"));
   ASSERT_TRUE(value);
-  EXPECT_EQ(*value->find("unreadable")->string(), "half a {");
+  ASSERT_NE(value->find("a\", \"b"), nullptr);
+  EXPECT_EQ(*value->find("a\", \"b")->array()->at(0).string(), "c\"} d");
+}
+
+TEST(Json, EscapingTakesKnownStringsForWhatTheyAre) {
+  const std::string text = R"(["a", "b", "a", "b", "c\n"])";
+  const auto strings = [&text](const std::vector<std::string>& known) {
+    std::vector<std::string> found;
+    const auto value = parse(with_strings_escaped(text, known));
+    for (const Value& string : *value->array()) {
+      found.push_back(*string.string());
+    }
+    return found;
+  };
+  const std::string both = "a\", \"b";
+  const std::string backslash = "c\\n";
+  EXPECT_EQ(strings({}), (std::vector<std::string>{"a", "b", "a", "b", "c\n"}));
+  EXPECT_EQ(strings({"a", "b", both, backslash}), (std::vector<std::string>{"a", "b", both, backslash}));
+  EXPECT_EQ(strings({both, backslash, "a", "b"}), (std::vector<std::string>{both, "a", "b", backslash}));
+  EXPECT_EQ(strings({both}), (std::vector<std::string>{both, both, "c\n"}));
 }
 
 }  // namespace

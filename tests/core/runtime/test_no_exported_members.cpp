@@ -16,6 +16,22 @@ TEST_F(NoExportedMembers, ProfilingWorks) {
   EXPECT_EQ(engine->profiled_calls, 2);
 }
 
+TEST_F(NoExportedMembers, AnOwnersMethodsAreSeen) {
+  const auto engine = make_engine();
+  set_enabled(true);
+  run(engine);
+  disable_own_profiling(engine);
+  run(engine);
+  EXPECT_FALSE(engine->is_profiling());
+  set_format("trex");  // the fake aborts on a format without a profiler
+  run(engine);
+  enable_own_profiling(engine);
+  run(engine);
+  set_enabled(false);
+  run(engine);
+  EXPECT_TRUE(engine->is_profiling());
+}
+
 TEST_F(NoExportedMembers, AProfileOtherThan0IsRefused) {
   FakeOptions options;
   options.profiles = {{2, 64}, {1, 1}};

@@ -7,6 +7,22 @@
 namespace torch_tensorrt::profiles::testing {
 namespace {
 
+constexpr std::int64_t kByShape = -1;
+
+std::string base64(const std::string& plain) {
+  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  std::uint32_t bits = 0;
+  unsigned count = 0;
+  for (const char c : plain + std::string((3 - plain.size() % 3) % 3, ' ')) {  // JSON may end in spaces
+    bits = (bits << 8U) | static_cast<unsigned char>(c);
+    for (count += 8; count >= 6; count -= 6) {
+      out.push_back(kAlphabet[(bits >> (count - 6)) & 0x3FU]);
+    }
+  }
+  return out;
+}
+
 c10::IValue call(const char* name, torch::jit::Stack stack) {
   c10::Dispatcher::singleton().findSchemaOrThrow((std::string("tensorrt::") + name).c_str(), "").callBoxed(stack);
   return stack.empty() ? c10::IValue() : stack.back();
@@ -25,12 +41,18 @@ std::int64_t counter(const EnginePtr& engine, const std::string& name) {
   return call("get_profile_counters", {engine}).toGenericDict().at(name).toInt();
 }
 
-std::int64_t push(const std::vector<EnginePtr>& engines, std::vector<std::int64_t> indices) {
+c10::impl::GenericList list_of(const std::vector<EnginePtr>& engines) {
   c10::impl::GenericList list(torch::getCustomClass("__torch__.torch.classes.tensorrt.Engine"));
   for (const auto& engine : engines) {
     list.push_back(engine);
   }
-  return call("_push_profile_scope", {std::move(list), c10::List<std::int64_t>(std::move(indices))}).toInt();
+  return list;
+}
+std::int64_t push(const std::vector<EnginePtr>& engines, std::vector<std::int64_t> indices,
+                  const c10::IValue& others = {}, bool falls_back = false) {
+  return call("_push_profile_scope",
+              {list_of(engines), c10::List<std::int64_t>(std::move(indices)), others, falls_back})
+      .toInt();
 }
 void pop(std::int64_t token) {
   op<void, std::int64_t>("_pop_profile_scope", token);
@@ -39,8 +61,8 @@ void pop(std::int64_t token) {
 // As a `with` block.
 class Scope {
  public:
-  Scope(const std::vector<EnginePtr>& engines, std::int64_t index)
-      : token_(push(engines, std::vector<std::int64_t>(engines.size(), index))) {}
+  Scope(const std::vector<EnginePtr>& engines, std::int64_t index, bool falls_back = false)
+      : token_(push(engines, std::vector<std::int64_t>(engines.size(), index), {}, falls_back)) {}
   ~Scope() { pop(token_); }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
@@ -48,6 +70,36 @@ class Scope {
  private:
   std::int64_t token_;
 };
+
+// The metadata of an engine whose input x, of shape [n, 3], takes these ranges of n. The names are "a", "b" and so on.
+std::string record_of(const std::vector<FakeProfile>& profiles) {
+  std::string text = std::string("\0torch_tensorrt_profiles\0", 25) + R"({"schema":1,"profiles":[)";
+  for (std::size_t i = 0; i < profiles.size(); ++i) {
+    const auto shape = [](std::int64_t n) { return "[" + std::to_string(n) + ",3]"; };
+    text += std::string(i == 0 ? "" : ",") + R"({"name":")" + static_cast<char>('a' + i) +
+            R"(","inputs":{"x":{"min":)" + shape(profiles[i].min) + R"(,"opt":)" + shape(profiles[i].min) +
+            R"(,"max":)" + shape(profiles[i].max) + "}}}";
+  }
+  return base64(text + "]}");
+}
+
+EnginePtr recorded(const std::vector<FakeProfile>& profiles) {
+  FakeOptions options;
+  options.profiles = profiles;
+  options.serialized_metadata = record_of(profiles);
+  return make_engine(std::move(options));
+}
+
+std::pair<std::int64_t, std::string> explain(const EnginePtr& engine, const std::optional<std::int64_t>& extent) {
+  torch::jit::Stack stack{engine};
+  if (extent) {
+    stack.emplace_back(c10::List<c10::List<std::int64_t>>({c10::List<std::int64_t>({*extent, 3})}));
+  } else {
+    stack.emplace_back();
+  }
+  c10::Dispatcher::singleton().findSchemaOrThrow("tensorrt::_explain_profile", "").callBoxed(stack);
+  return {stack.at(0).toInt(), stack.at(1).toStringRef()};
+}
 
 class ProfileSelection : public CoreTest {
  protected:
@@ -102,7 +154,7 @@ TEST_F(ProfileSelection, ABadIndexRaisesAtTheOperator) {
     const std::string message = message_of([&] { pin(engine, bad); });
     EXPECT_NE(message.find("'engine' has 3 profiles, indices 0 to 2"), std::string::npos) << message;
     EXPECT_THROW(pin(engine, bad), c10::IndexError);
-    EXPECT_THROW(push({engine}, {bad}), c10::IndexError);
+    EXPECT_THROW(push({engine}, {bad == kByShape ? -2 : bad}), c10::IndexError);
   }
   const auto single = make_engine();
   pin(single, 0);
@@ -166,6 +218,59 @@ TEST_F(ProfileSelection, TheIndexSetInsideOfAScopeIsTheBaseAfterIt) {
     run(engine, 1);
   }
   run(engine, 100);
+}
+
+// As Python calls it: through the class, where the engine's own method would be a plain call in C++.
+void set_through_class(const EnginePtr& engine, std::int64_t index) {
+  torch::jit::Stack stack{engine, index};
+  torch::getCustomClass("__torch__.torch.classes.tensorrt.Engine")->getMethod("set_active_profile").run(stack);
+}
+
+TEST_F(ProfileSelection, TheIndexThatABlockHasLeftTheEngineOnIsTheBaseOnceItIsSet) {
+  const auto engine = disjoint();
+  run(engine, 2);
+  {
+    const Scope scope({engine}, 1);
+    run(engine, 1);
+  }
+  set_through_class(engine, 1);  // where the engine is
+  EXPECT_EQ(selected(engine), 1);
+  run(engine, 1);
+  {
+    const Scope scope({engine}, 1);
+    set_through_class(engine, 1);
+    run(engine, 1);
+  }
+  run(engine, 1);
+  EXPECT_EQ(counter(engine, "switches"), 1);
+}
+
+TEST_F(ProfileSelection, AMessageThatMayGetLostIsWarnedOf) {
+  const auto engine = recorded({{2, 64}});
+  const Warnings warnings;
+  EXPECT_THROW(run(engine, 70), c10::ValueError);
+  ASSERT_EQ(warnings.messages().size(), 1);  // there is no Python here, so nobody can tell
+  EXPECT_NE(warnings.messages()[0].find("input 'x' has shape [70, 3]"), std::string::npos);
+  EXPECT_EQ(warnings.messages()[0].find("frame #"), std::string::npos);
+}
+
+TEST_F(ProfileSelection, ContextsAreNumberedOnce) {
+  const auto number = [](const EnginePtr& engine) {
+    return call("_context_numbers", {list_of({engine})}).toIntVector().at(0);
+  };
+  const auto a = disjoint();
+  const auto b = disjoint();
+  EXPECT_EQ(number(a), -1);
+  run(a, 2);
+  run(b, 2);
+  const std::int64_t first = number(a);
+  EXPECT_NE(first, number(b));
+  run(a, 2);
+  EXPECT_EQ(number(a), first);
+  a->use_dynamically_allocated_resources(true);
+  EXPECT_EQ(number(a), -1);
+  run(a, 2);
+  EXPECT_NE(number(a), first);
 }
 
 TEST_F(ProfileSelection, AScopeHoldsTorchTensorRTsOwnChoiceOff) {
@@ -296,6 +401,199 @@ TEST_F(ProfileSelection, ASwitchWhileCapturingIsAnErrorThatSaysWhatToDo) {
     FakeCuda::set_capturing(true);
     run(engine, 1);
   }
+}
+
+TEST_F(ProfileSelection, AutoIsThePinnedOrBaseProfileIfItFitsElseTheFirstThatDoes) {
+  const auto engine = recorded({{2, 64}, {1, 1}, {32, 200}});
+  const Scope scope({engine}, kByShape);
+  for (const std::int64_t extent : {1, 40, 1, 100, 40}) {
+    run(engine, extent);
+  }
+  pin(engine, 2);
+  run(engine, 40);
+  run(engine, 2);
+  EXPECT_EQ(engine->profiles_run, (std::vector<std::int64_t>{1, 0, 1, 2, 0, 2, 0}));
+}
+
+TEST_F(ProfileSelection, AutoIsPerThreadAndLeavesTheBaseAlone) {
+  const auto engine = recorded({{2, 64}, {1, 1}});
+  {
+    const Scope scope({engine}, kByShape);
+    run(engine, 1);
+    EXPECT_FALSE(engine->get_auto_select_profiles());
+    std::thread([&] { EXPECT_THROW(run(engine, 1), c10::ValueError); }).join();
+  }
+  EXPECT_EQ(selected(engine), 0);
+  run(engine, 2);
+}
+
+TEST_F(ProfileSelection, AutoWithoutARecordIsTorchTensorRTs) {
+  const auto engine = disjoint();
+  {
+    const Scope pinned({engine}, 0);
+    EXPECT_THROW(run(engine, 1), c10::Error);
+  }
+  const Scope scope({engine}, kByShape);
+  run(engine, 1);  // the shape of the failed call, which Torch-TensorRT takes as seen
+  run(engine, 100);
+  EXPECT_THROW(run(engine, 70), c10::Error);
+  run(engine, 1);
+  EXPECT_EQ(engine->profiles_run, (std::vector<std::int64_t>{1, 2, 1}));
+  EXPECT_FALSE(engine->get_auto_select_profiles());
+  EXPECT_EQ(selected(engine), 1);
+}
+
+TEST_F(ProfileSelection, TorchTensorRTsChoiceInsideOfABlockIsNoNewBase) {
+  const auto engine = disjoint();
+  {
+    const Scope scope({engine}, kByShape);
+    run(engine, 1);
+  }
+  EXPECT_EQ(selected(engine), 0);
+  run(engine, 2);
+}
+
+TEST_F(ProfileSelection, AnIndexInsideOfAutoAndTheReverse) {
+  const auto engine = recorded({{2, 64}, {1, 1}, {32, 200}});
+  const Scope automatic({engine}, kByShape);
+  {
+    const Scope index({engine}, 2);
+    run(engine, 40);
+    {
+      const Scope inner({engine}, kByShape);
+      run(engine, 40);
+    }
+  }
+  EXPECT_EQ(engine->profiles_run, (std::vector<std::int64_t>{2, 0}));
+}
+
+TEST_F(ProfileSelection, AMisfitNamesInputShapeProfileRangeAndWhatWouldFit) {
+  const auto engine = recorded({{2, 64}, {1, 1}});
+  const Scope scope({engine}, 1);
+  const std::string message = message_of([&] { run(engine, 40); });
+  EXPECT_THROW(run(engine, 40), c10::ValueError);
+  for (const char* part : {"engine 'engine'", "input 'x' has shape [40, 3]", "optimization profile 1 'b' takes [1, 3]",
+                           "axis 0: 40 is not 1", "profile 0 'a' would fit", "optimization_profile(program, \"a\")"}) {
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+  }
+  const std::string gap = message_of([&] { run(engine, 70); });
+  EXPECT_NE(gap.find("No profile of the engine takes it"), std::string::npos) << gap;
+  EXPECT_TRUE(engine->profiles_run.empty());
+  run(engine, 1);
+}
+
+TEST_F(ProfileSelection, AShapeInTheGapNamesEveryProfile) {
+  const auto engine = recorded({{2, 64}, {100, 200}});
+  const Scope scope({engine}, kByShape);
+  const std::string message = message_of([&] { run(engine, 70); });
+  EXPECT_NE(message.find("profile 0 'a' takes [2..64, 3] (axis 0: 70 is not in 2..64)"), std::string::npos) << message;
+  EXPECT_NE(message.find("profile 1 'b' takes [100..200, 3]"), std::string::npos) << message;
+}
+
+TEST_F(ProfileSelection, AnEngineWithOneNamedProfileRefusesWhatIsOutside) {
+  const auto engine = recorded({{2, 64}});
+  EXPECT_NE(message_of([&] { run(engine, 70); }).find("the engine's only profile"), std::string::npos);
+  run(engine, 2);
+}
+
+TEST_F(ProfileSelection, WithoutARecordTheErrorSaysWhichProfile) {
+  const auto engine = disjoint();
+  const Scope scope({engine}, 1);
+  const std::string message = message_of([&] { run(engine, 40); });
+  EXPECT_NE(message.find("does not fit"), std::string::npos) << message;
+  EXPECT_NE(message.find("was to run on optimization profile 1 of 3"), std::string::npos) << message;
+}
+
+TEST_F(ProfileSelection, AFallbackIsForTheCallAndSaidOncePerBlock) {
+  const auto engine = recorded({{2, 64}, {1, 1}});
+  const Warnings warnings;
+  for (int i = 0; i < 2; ++i) {
+    const Scope scope({engine}, 1, true);
+    run(engine, 1);
+    run(engine, 40);
+    run(engine, 40);
+    run(engine, 1);
+  }
+  EXPECT_EQ(engine->profiles_run, (std::vector<std::int64_t>{1, 0, 0, 1, 1, 0, 0, 1}));
+  ASSERT_EQ(warnings.messages().size(), 2);
+  EXPECT_NE(warnings.messages()[0].find("profile 0 'a' is the first that takes the shapes"), std::string::npos);
+  const Scope scope({engine}, 1, true);
+  EXPECT_THROW(run(engine, 70), c10::ValueError);
+}
+
+TEST_F(ProfileSelection, AScopeOverAllTheThreadsEngines) {
+  const auto listed = disjoint();
+  const auto other = disjoint();
+  const auto single = make_engine();
+  FakeOptions two;
+  two.profiles = {{2, 64}, {1, 1}};
+  const auto fewer = make_engine(two);
+  const auto token = push({listed}, {1}, std::int64_t{2});
+  run(listed, 1);
+  run(other, 100);
+  run(single, 5);
+  EXPECT_NE(message_of([&] { run(fewer, 1); }).find("has 2 profiles, indices 0 to 1"), std::string::npos);
+  pop(token);
+  EXPECT_THROW(push({}, {}, std::int64_t{-2}), c10::IndexError);
+}
+
+TEST_F(ProfileSelection, AScopeTakesEnginesThatCameLater) {
+  const auto first = disjoint();
+  const auto token = push({first}, {1});
+  const auto later = disjoint();
+  call("_extend_profile_scope", {token, list_of({later}), c10::List<std::int64_t>({1})});
+  run(later, 1);
+  pop(token);
+  EXPECT_EQ(selected(later), 0);
+  EXPECT_THROW(call("_extend_profile_scope", {token, list_of({later}), c10::List<std::int64_t>({1})}), c10::Error);
+}
+
+TEST_F(ProfileSelection, APreparedScopeIsOpenedAnyNumberOfTimes) {
+  const auto engine = disjoint();
+  const std::int64_t number =
+      call("_prepare_profile_scope", {list_of({engine}), c10::List<std::int64_t>({1}), c10::IValue(), false}).toInt();
+  const auto open = [number] { return op<std::int64_t, std::int64_t>("_push_prepared_profile_scope", number); };
+  EXPECT_EQ(selected(engine), 0);
+  const auto outer = open();
+  const auto inner = open();
+  run(engine, 1);
+  pop(inner);
+  EXPECT_EQ(selected(engine), 1);
+  op<void, std::int64_t>("_forget_profile_scope", number);
+  EXPECT_EQ(selected(engine), 1);  // an open one goes on
+  pop(outer);
+  EXPECT_EQ(selected(engine), 0);
+  EXPECT_THROW(open(), c10::Error);
+  op<void, std::int64_t>("_forget_profile_scope", number);
+}
+
+TEST_F(ProfileSelection, ExplainSaysWhichAndWhyWithoutRunning) {
+  const auto engine = recorded({{2, 64}, {1, 1}});
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  auto [index, why] = explain(engine, 2);
+  EXPECT_EQ(index, 0);
+  EXPECT_TRUE(has(why, "0 'a' is what the engine is set to")) << why;
+  std::tie(index, why) = explain(engine, 1);
+  EXPECT_EQ(index, -1);
+  EXPECT_TRUE(has(why, "profile 1 'b' would fit")) << why;
+  pin(engine, 1);
+  EXPECT_TRUE(has(explain(engine, 1).second, "pinned by set_active_profile"));
+  {
+    const Scope scope({engine}, kByShape);
+    EXPECT_TRUE(has(explain(engine, 1).second, "the pinned one"));
+    std::tie(index, why) = explain(engine, 2);
+    EXPECT_EQ(index, 0);
+    EXPECT_TRUE(has(why, "first declared")) << why;
+  }
+  const Scope scope({engine}, 1, true);
+  std::tie(index, why) = explain(engine, 2);
+  EXPECT_EQ(index, 0);
+  EXPECT_TRUE(has(why, "lets another run")) << why;
+  std::tie(index, why) = explain(engine, std::nullopt);
+  EXPECT_EQ(index, 1);
+  EXPECT_TRUE(has(why, "innermost optimization_profile() block")) << why;
+  EXPECT_TRUE(engine->profiles_run.empty());
+  EXPECT_EQ(counter(engine, "switches"), 0);
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ TEST_F(DumpEngineTiming, HasARowPerEngineProfileAndLayer) {
     options.layers = {{"conv \"1\"", 0.5F}};
     // base64("\0torch_tensorrt_profiles\0{...}") with the names "prefill" and "".
     options.serialized_metadata =
-        "AHRvcmNoX3RlbnNvcnJ0X3Byb2ZpbGVzAHsic2NoZW1hIjoxLCJwcm9maWxlcyI6W3sibmFtZSI6InByZWZpbGwifSx7Im5hbWUiOiIifV19";
+        "AHRvcmNoX3RlbnNvcnJ0X3Byb2ZpbGVzAHsic2NoZW1hIjoxLCJwcm9maWxlcyI6W3sibmFtZSI6InByZWZpbGwiLCJpbnB1dHMi"
+        "Ont9fSx7Im5hbWUiOiIiLCJpbnB1dHMiOnt9fV19";
     const auto engine = make_engine(options);
     set_format(format);
     set_enabled(true);

@@ -76,6 +76,92 @@ TEST_F(Traces, EveryFileIsJsonWhateverTheLayersAreCalled) {
   }
 }
 
+// The names in an engine's layer information.
+std::vector<std::string> described_in(const std::string& path) {
+  std::vector<std::string> names;
+  const json::Value information = parsed(path);
+  for (const auto& layer : *information.find("Layers")->array()) {
+    names.push_back(*(layer.string() != nullptr ? layer.string() : layer.find("Name")->string()));
+  }
+  return names;
+}
+
+TEST_F(Traces, TheLayerInformationHasTheProfilersNames) {
+  const std::vector<std::vector<const char*>> sets{
+      {"plain", "conv", "conv_1", "conv_"},
+      {"quote \" inside", "a \"quoted\" word", "\"", "\"\"", "ends with \""},
+      {"back\\slash", "\\n", "ends with \\", "\\\"", "C:\\new\\table"},
+      {"new\nline", "tab\there", "bell\x07", "n\xC3\xA4me \xE2\x82\xAC", "bytes \xFF\xFE"},
+      {"a\", \"b", "c"},
+      {"a\", \"b", "a", "b"},
+      {"a", "b", "a\", \"b"},
+      {"a", "a\"", "\"a", "a\", \"a\", \"a"},
+      {"]}", "\"]}", "{\"Name\": \"nested\"}", "x\"}, {\"Name\": \"y"},
+      {"Name", "Name\": \"x", "Outputs", "Layers\": [\"z"}};
+  for (const bool detailed : {false, true}) {
+    for (const auto& set : sets) {
+      FakeOptions options;
+      options.detailed_information = detailed;
+      options.layers.clear();
+      std::vector<std::string> names;
+      for (const char* name : set) {
+        options.layers.push_back({name, 0.5F});
+        names.push_back(json::utf8(name));
+      }
+      const auto engine = make_engine(options);
+      set_enabled(true);
+      run(engine);
+      std::vector<std::string> timed;
+      for (const auto& [name, ms] : layers_in(folder("engine_engine_execution_profile.trace"))) {
+        timed.push_back(name);
+      }
+      EXPECT_EQ(timed, names);
+      EXPECT_EQ(described_in(folder("engine_layer_information.json")), names) << detailed;
+      set_enabled(false);
+      run(engine);
+    }
+  }
+}
+
+LayerReport report_of(const std::vector<std::string>& names) {
+  LayerReport report;
+  for (const std::string& name : names) {
+    report.layers.push_back({name, 1.0, 1});
+  }
+  return report;
+}
+
+TEST_F(Traces, LayerInformationThatIsRightStaysAsItIs) {
+  // Escaped as it should be, and without a layer that only the profiler knows.
+  const std::string text = R"({"Layers": [ "a \" b", {"Name": "c\\n", "Metadata": "\u001e" } ],  "Bindings": []}
+)";
+  EXPECT_EQ(layer_information(text, report_of({"a \" b", "c\\n"})), text);
+  EXPECT_EQ(layer_information(text, report_of({"a \" b", "c\\n", "reformat"})), text);
+  EXPECT_EQ(layer_information(text, report_of({})), text);
+}
+
+TEST_F(Traces, LayerInformationThatIsJsonByAccidentIsRepaired) {
+  const auto information =
+      json::parse(layer_information(R"({"Layers": ["a", "b", "c\n"]})", report_of({"a\", \"b", "c\\n"})));
+  ASSERT_TRUE(information);
+  const json::Array& layers = *information->find("Layers")->array();
+  ASSERT_EQ(layers.size(), 2U);
+  EXPECT_EQ(*layers[0].string(), "a\", \"b");
+  EXPECT_EQ(*layers[1].string(), "c\\n");
+}
+
+TEST_F(Traces, LayerInformationThatCannotBeRepairedStillHasTheNames) {
+  for (const std::string text : {"", "half a {", R"({"Layers": ["a", "b)"}) {
+    const auto information = json::parse(layer_information(text, report_of({"a", "b \" c"})));
+    ASSERT_TRUE(information) << text;
+    const json::Array& layers = *information->find("Layers")->array();
+    ASSERT_EQ(layers.size(), 2U);
+    EXPECT_EQ(*layers[0].string(), "a");
+    EXPECT_EQ(*layers[1].string(), "b \" c");
+    EXPECT_EQ(*information->find("unreadable")->string(), text);
+  }
+}
+
 TEST_F(Traces, EveryFileIsJsonWithoutLayers) {
   for (const char* format : {"perfetto", "trex"}) {
     const auto engine = make_engine({.layers = {}});
@@ -136,11 +222,13 @@ TEST_F(Traces, ALayerThatTookNoTimeIsNoNan) {
 
 TEST_F(Traces, OurOwnFilesAreLeftAsTheyAre) {
   const TraceOwner owner{folder(), "engine", 1};
-  const LayerReport report{false, {{"a \"b\"", 1.5, 0}}};
-  replace_file(folder("engine_engine_execution_profile.trace"), write_layer_report(report, owner));
-  const std::string before = read(folder("engine_engine_execution_profile.trace"));
-  rewrite_traces(owner);
-  EXPECT_EQ(read(folder("engine_engine_execution_profile.trace")), before);
+  for (const bool is_trex : {false, true}) {
+    const LayerReport report{is_trex, {{"a \"b\"", 1.5, 0}}};
+    replace_file(folder("engine_engine_execution_profile.trace"), write_layer_report(report, owner));
+    const std::string before = read(folder("engine_engine_execution_profile.trace"));
+    rewrite_traces(owner);
+    EXPECT_EQ(read(folder("engine_engine_execution_profile.trace")), before);
+  }
 }
 
 TEST_F(Traces, EnginesOfOneNameGetAFolderEachButTheFirst) {

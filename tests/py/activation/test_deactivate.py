@@ -29,7 +29,7 @@ def snapshot():
     owners["torch.fx.GraphModule"] = torch.fx.GraphModule
     for owner, thing in owners.items():
         for key, value in vars(thing).items():
-            if key.startswith("__") and key != "__init__" or key == "_abc_impl": continue
+            if key.startswith("__") and key not in ("__init__", "__enter__", "__exit__") or key == "_abc_impl": continue
             assert "torch_tensorrt_profiles" not in file_of(value) or OURS_ALLOWED, (owner, key)
             seen[f"{owner}.{key}"] = describe(value)
     return seen

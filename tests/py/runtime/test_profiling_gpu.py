@@ -122,7 +122,7 @@ class TwoProfiles:
         """Profile 1 says the index, and profile 1 it is: the other's shapes raise."""
         assert self.module.engine._active_profile_index == 1
         self.check(1)
-        with pytest.raises(RuntimeError):
+        with pytest.raises(ValueError, match="optimization profile 1 'decode' takes"):
             self.run(*self.inputs(64))
         self.check(1)
         assert self.module.engine._active_profile_index == 1
@@ -503,10 +503,155 @@ class TestOneEnginesOwnProfiling:
             assert stock_layer_names(own)
             assert "timeMs" not in (own / f"{ENGINE}{LAYERS}").read_text()
         assert trace_files(tmp_path / "switch") == {}
+
+        # Turning it on borrows the engine, and turning it off gives it back.
+        total = sum(self.own_times(own).values())
+        for format in ("trex", "perfetto"):
+            set_profiling(True, format=format, path_prefix=tmp_path / "switch")
+            clear_traces(own)
+            engine.check()
+            assert list(own.rglob("*.trace")) == []
+            borrowed = layers_of(tmp_path / "switch")
+            assert sum(borrowed.values()) > total  # the same profiler, adding up
+            total = sum(borrowed.values())
+            # Only what the switch has seen. "perfetto" does not tell how often a layer ran in an earlier call.
+            assert format == "trex" or {row["count"] for row in timing_of(tmp_path / "switch")} == {1}
+            set_profiling(False)
+            clear_traces(tmp_path / "switch")
+            engine.check()
+            assert list((tmp_path / "switch").rglob("*.trace")) == []
+            assert sum(self.own_times(own).values()) > total
+            total = sum(self.own_times(own).values())
+            assert "timeMs" not in (own / f"{ENGINE}{LAYERS}").read_text()
+        assert engine.module.engine.profile_path_prefix == str(own)
+
         engine.module.disable_profiling()
         clear_traces(own)
         engine.check()
         assert list(own.rglob("*.trace")) == []
+
+    @staticmethod
+    def own_times(folder: Path) -> dict[str, float]:
+        """Milliseconds by layer in a "perfetto" file that Torch-TensorRT itself wrote."""
+        text = (folder / f"{ENGINE}{LAYERS}").read_text()
+        return {
+            name: float(duration) / 1000
+            for name, duration in re.findall(r'"name": "(.*)",\n.*\n.*\n *"dur": ([^,]*),', text)
+        }
+
+    def test_disabling_is_learned_while_the_switch_is_on(self, engine, tmp_path):
+        own, switch = tmp_path / "own", tmp_path / "switch"
+        own.mkdir()
+        engine.module.enable_profiling(str(own))
+        set_profiling(True, path_prefix=switch)
+        engine.check()
+        assert_all_traces(switch)
+        engine.module.disable_profiling()
+        assert engine.module.engine.profile_path_prefix == str(own)
+        clear_traces(switch)
+        engine.check()
+        assert list(tmp_path.rglob("*.trace")) == []
+        set_profiling(False)
+        engine.check()
+        assert list(tmp_path.rglob("*.trace")) == []
+
+    def test_settings_that_come_back_are_no_disabling(self, engine, tmp_path):
+        set_profiling(True, path_prefix=tmp_path)
+        engine.check()
+        engine.module.use_dynamically_allocated_resources(True)
+        engine.module.use_dynamically_allocated_resources(False)
+        clear_traces(tmp_path)
+        engine.check()
+        assert_all_traces(tmp_path)
+
+    def test_enabling_while_the_switch_is_on_lasts_beyond_it(self, engine, tmp_path):
+        own, switch = tmp_path / "own", tmp_path / "switch"
+        own.mkdir()
+        set_profiling(True, path_prefix=switch)
+        engine.check()
+        engine.module.enable_profiling(str(own), profile_format="trex")
+        clear_traces(switch)
+        engine.check()
+        assert_all_traces(switch)
+        assert "timeMs" not in (switch / f"{ENGINE}{LAYERS}").read_text()
+        assert list(own.rglob("*.trace")) == []
+        set_profiling(False)
+        clear_traces(switch)
+        engine.check()
+        assert "timeMs" in (own / f"{ENGINE}{LAYERS}").read_text()
+        assert list(switch.rglob("*.trace")) == []
+        engine.module.disable_profiling()
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_survives_a_change_of(self, two_profiles, change, tmp_path):
+        own, switch = tmp_path / "own", tmp_path / "switch"
+        own.mkdir()
+        two_profiles.module.set_optimization_profile(1)
+        two_profiles.module.enable_profiling(str(own), profile_format="trex")
+        two_profiles.check(1)
+        names = stock_layer_names(own)
+        assert names
+        for path, enabled in ((own, False), (switch, True), (own, False)):
+            set_profiling(enabled, format="perfetto", path_prefix=switch)
+            CHANGES[change](two_profiles.module)
+            clear_traces(tmp_path)
+            two_profiles.check(1)
+            text = (path / f"{ENGINE}{LAYERS}").read_text()
+            assert ("timeMs" in text) == (path == own)
+            if path == own:
+                assert stock_layer_names(own) == names
+            else:
+                assert list(assert_all_traces(switch)) == names
+        two_profiles.module.disable_profiling()
+        two_profiles.assert_on_decode()
+
+    def test_is_left_alone_under_torch_profiler(self, engine, tmp_path):
+        own, switch = tmp_path / "own", tmp_path / "switch"
+        own.mkdir()
+        engine.module.enable_profiling(str(own))
+        engine.check()
+        set_profiling(True, path_prefix=switch)
+        engine.check()
+        contexts = engine.module.engine.num_execution_contexts_created()
+        # Torch-TensorRT's own trace cannot be taken inside a profiler of torch, and its owner wants it.
+        with (
+            pytest.raises(RuntimeError, match="rofiler"),
+            torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]),
+        ):
+            engine.check()
+        engine.check()
+        assert {row["count"] for row in timing_of(switch)} == {2}
+        set_profiling(False)
+        clear_traces(own)
+        engine.check()
+        assert stock_layer_names(own)
+        assert engine.module.engine.num_execution_contexts_created() == contexts
+        engine.module.disable_profiling()
+
+    def test_methods_wait_for_the_call_in_flight(self, engine):
+        """One thread calls, another profiles and stops: neither takes the context from under the other."""
+        engine.check()
+        done = threading.Event()
+        failures: list[BaseException] = []
+
+        def own() -> None:
+            try:
+                while not done.is_set():
+                    engine.module.enable_profiling()
+                    engine.module.disable_profiling()
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=own)
+        thread.start()
+        try:
+            for seed in range(30):
+                engine.check(seed)
+        finally:
+            done.set()
+            thread.join()
+        assert failures == []
+        engine.check()
 
     def test_methods_work_between_revisions(self, engine, tmp_path):
         own, switch = tmp_path / "own", tmp_path / "switch"

@@ -7,7 +7,7 @@ import torch
 import torch_tensorrt
 from programs import TwoInputs, export_two_inputs
 from torch_tensorrt.dynamo import OptimizationProfile
-from torch_tensorrt.runtime import optimization_profile, profile_names
+from torch_tensorrt.runtime import explain, optimization_profile, profile_names
 
 pytestmark = pytest.mark.gpu
 
@@ -40,9 +40,11 @@ def test_torchscript(compiled, tmp_path):
     torch.jit.save(traced, str(tmp_path / "program.ts"))
     loaded = torch.jit.load(str(tmp_path / "program.ts"))
     assert_both_profiles_run(loaded, loaded)
+    with optimization_profile(loaded, "decode"), pytest.raises(RuntimeError, match="'prefill' would fit"):
+        loaded(ids, ids)
 
 
-def test_aot_inductor(compiled, tmp_path):
+def test_aot_inductor(compiled, tmp_path, capfd):
     spec = [
         torch_tensorrt.Input(
             min_shape=(2, 1),
@@ -65,3 +67,21 @@ def test_aot_inductor(compiled, tmp_path):
     with optimization_profile(runners[0], "decode"), optimization_profile(runners[1], "prefill"):
         assert runners[0](ids, ids).shape == (2, 1, 16)
         assert runners[1](many, many).shape == (2, 50, 16)
+    # AOTInductor replaces the message, so it is on stderr.
+    with optimization_profile(runners[0], "decode"), pytest.raises(RuntimeError):
+        runners[0](many, many)
+    assert "'prefill' would fit" in capfd.readouterr().err
+    (explanation,) = explain(runners[0], ids, ids)
+    assert (explanation.index, explanation.shapes) == (0, None)
+
+
+def test_exported_program_errors_and_explain(compiled, tmp_path):
+    torch_tensorrt.save(compiled, str(tmp_path / "program.ep"), retrace=False)
+    program = torch_tensorrt.load(str(tmp_path / "program.ep")).module()
+    many = torch.zeros(2, 50, dtype=torch.int64, device="cuda")
+    with optimization_profile(program, "decode"):
+        with pytest.raises(ValueError, match="'prefill' would fit"):
+            program(many, many)
+        (explanation,) = explain(program, many, many)
+    assert explanation.index is None
+    assert explanation.shapes == ((2, 50), (2, 50))

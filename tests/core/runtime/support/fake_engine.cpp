@@ -1,7 +1,6 @@
 #include "tests/core/runtime/support/fake_engine.h"
 
 #include <c10/core/Stream.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/profiler_legacy.h>
 #include <torch/library.h>
 
@@ -157,6 +156,7 @@ void TRTEngine::set_profile_format(std::string format) {
   if (profiler_ == nullptr) {
     broken("set_profile_format without a profiler");
   }
+  TORCH_CHECK(format == "perfetto" || format == "trex", "Invalid profile format: ", format);
   profiler_->trex = format == "trex";
 }
 
@@ -221,9 +221,14 @@ std::int64_t TRTEngine::num_execution_contexts_created() {
   return contexts_created_;
 }
 
+std::string TRTEngine::get_serialized_metadata() {
+  return options_.serialized_metadata;
+}
+
 std::vector<std::string> TRTEngine::serialize_metadata_only() {
   const Use use(*this, "serialize_metadata_only");
-  return {"8", options_.name, std::to_string(options_.device) + "%9%0%0%a GPU", "", options_.serialized_metadata};
+  return {"8",  options_.name, std::to_string(options_.device) + "%9%0%0%a GPU", "", options_.serialized_metadata,
+          "x%y"};
 }
 
 std::string TRTEngine::to_str() {
@@ -363,7 +368,13 @@ void TRTEngine::write_report() {
   std::ofstream information(stem + "_layer_information.json");
   information << "{\"Layers\": [";
   for (std::size_t i = 0; i < options_.layers.size(); ++i) {
-    information << (i == 0 ? "\"" : ", \"") << options_.layers[i].name << "\"";
+    const std::string& name = options_.layers[i].name;
+    information << (i == 0 ? "" : ", ");
+    if (options_.detailed_information) {
+      information << R"({"Name": ")" << name << R"(", "Outputs": [{"Name": "out of )" << name << R"("}]})";
+    } else {
+      information << '"' << name << '"';
+    }
   }
   information << "]}";
 }
@@ -389,14 +400,11 @@ std::vector<at::Tensor> TRTEngine::execute(const std::vector<at::Tensor>& inputs
   if (options_.run_time.count() > 0) {
     std::this_thread::sleep_for(options_.run_time);
   }
-  if (profile_execution_ && c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr) {
-    broken("profiled inside torch.profiler");
-  }
   if (options_.requires_native_multidevice && !context_->has_communicator) {
     broken("a context without communicator runs collectives");
   }
 
-  using torch::autograd::profiler::RecordProfile;
+  using torch::autograd::profiler::RecordProfile;  // raises inside a profiler of torch
   const std::string stem = profile_path_prefix_ + "/" + options_.name;
   const auto phase = [&](const char* suffix) {
     return profile_execution_ ? std::make_unique<RecordProfile>(stem + suffix) : nullptr;
@@ -458,10 +466,14 @@ std::vector<at::Tensor> execute_engine(std::vector<at::Tensor> inputs, c10::intr
 
 const auto registration =
     torch::class_<TRTEngine>("tensorrt", "Engine")
-        .def(torch::init([](std::string name, std::int64_t profiles) {
+        .def(torch::init([](std::string name, std::vector<std::vector<std::int64_t>> profiles, std::string metadata) {
           FakeOptions options;
           options.name = std::move(name);
-          options.profiles.resize(static_cast<std::size_t>(profiles));
+          options.profiles.clear();
+          for (const auto& range : profiles) {
+            options.profiles.push_back({range.at(0), range.at(1)});
+          }
+          options.serialized_metadata = std::move(metadata);
           return c10::make_intrusive<TRTEngine>(std::move(options));
         }))
         .def("enable_profiling", &TRTEngine::enable_profiling)
@@ -474,6 +486,7 @@ const auto registration =
         .def_property("_auto_select_profiles", &TRTEngine::get_auto_select_profiles,
                       &TRTEngine::set_auto_select_profiles)
         .def("num_execution_contexts_created", &TRTEngine::num_execution_contexts_created)
+        .def("get_serialized_metadata", &TRTEngine::get_serialized_metadata)
         .def("serialize_metadata_only", &TRTEngine::serialize_metadata_only)
         .def("__str__", &TRTEngine::to_str)
         .def("reset_captured_graph", &TRTEngine::reset_captured_graph)
@@ -492,6 +505,7 @@ TORCH_LIBRARY(tensorrt, m) {
   m.def("NAME_IDX", []() -> std::int64_t { return 1; });
   m.def("DEVICE_IDX", []() -> std::int64_t { return 2; });
   m.def("SERIALIZED_METADATA_IDX", []() -> std::int64_t { return 4; });
+  m.def("INPUT_BINDING_NAMES_IDX", []() -> std::int64_t { return 5; });
   m.def("get_cudagraphs_mode", []() -> std::int64_t { return CUDAGRAPHS_MODE; });
   m.def("set_cudagraphs_mode", [](std::int64_t mode) { CUDAGRAPHS_MODE = static_cast<int>(mode); });
 }

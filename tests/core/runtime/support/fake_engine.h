@@ -74,6 +74,7 @@ struct FakeOptions {
   std::string name = "engine";
   std::vector<FakeProfile> profiles = {{}};  // ranges of the first input's first extent
   std::vector<FakeLayer> layers = {{"conv", 0.5F}, {"relu", 0.25F}};
+  bool detailed_information = false;  // an object per layer in the layer information, instead of its name
   std::string serialized_metadata = {};
   std::int64_t device = 0;
   bool requires_native_multidevice = false;
@@ -107,6 +108,7 @@ class TRTEngine : public torch::CustomClassHolder {
   bool get_auto_select_profiles();
   void set_auto_select_profiles(bool enabled);
   std::int64_t num_execution_contexts_created();
+  std::string get_serialized_metadata();
   std::vector<std::string> serialize_metadata_only();
   std::string to_str();
   void reset_captured_graph();

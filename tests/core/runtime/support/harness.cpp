@@ -55,6 +55,27 @@ at::Tensor run_last(EnginePtr engine) {
   return run_on(std::move(stack));
 }
 
+namespace {
+
+void call_method(const char* name, torch::jit::Stack stack) {
+  torch::jit::Function& method = stack.at(0).toObjectRef().type()->getMethod(name);
+  method.run(stack);
+}
+
+}  // namespace
+
+void enable_own_profiling(const EnginePtr& engine) {
+  call_method("enable_profiling", {engine});
+}
+
+void disable_own_profiling(const EnginePtr& engine) {
+  call_method("disable_profiling", {engine});
+}
+
+void set_own_format(const EnginePtr& engine, const std::string& format) {
+  call_method("set_profile_format", {engine, format});
+}
+
 std::string read(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in) << path << " is not there";

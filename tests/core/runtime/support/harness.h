@@ -41,6 +41,12 @@ at::Tensor run(const EnginePtr& engine, std::int64_t extent = 2);
 // The same with the only reference on the stack.
 at::Tensor run_last(EnginePtr engine);
 
+// An engine's own profiling methods as its owner calls them, by TorchBind name. The C++ members of the same names are
+// the engine's own affair: nobody sees them.
+void enable_own_profiling(const EnginePtr& engine);
+void disable_own_profiling(const EnginePtr& engine);
+void set_own_format(const EnginePtr& engine, const std::string& format);
+
 std::string read(const std::string& path);
 // Runs `during`, returns the message of what it throws, "" for nothing.
 template <typename Call>

@@ -1,0 +1,44 @@
+#include "core/runtime/own_methods.h"
+
+#include "core/runtime/engine_profiling.h"
+#include "core/runtime/engine_registry.h"
+#include "core/runtime/runtime.h"
+
+namespace torch_tensorrt::profiles {
+
+void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const c10::IValue& argument,
+                   const std::function<void()>& call_through) {
+  EngineState* const state = EngineRegistry::instance().of(engine);
+  if (state == nullptr) {
+    call_through();
+    return;
+  }
+  const std::scoped_lock lock(state->mutex);
+  call_through();
+  EngineProfiling profiling(Runtime::instance(), engine, *state);
+  switch (method) {
+    case EngineClass::OwnMethod::kEnableProfiling:
+      profiling.on_own_enable();
+      break;
+    case EngineClass::OwnMethod::kDisableProfiling:
+      profiling.on_own_disable();
+      break;
+    case EngineClass::OwnMethod::kSetProfileFormat:
+      profiling.on_own_format(argument.toStringRef());
+      break;
+    case EngineClass::OwnMethod::kSetActiveProfile:
+      state->base = argument.toInt();  // also where a block of ours had left it there already
+      state->switched_to.reset();
+      break;
+  }
+}
+
+void forget_own_profiling() {
+  for (const auto& [address, state] : EngineRegistry::instance().live()) {
+    const std::scoped_lock lock(state->mutex);
+    state->is_profiled_by_owner = false;
+    state->declined_generation.reset();
+  }
+}
+
+}  // namespace torch_tensorrt::profiles
