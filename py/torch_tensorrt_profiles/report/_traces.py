@@ -161,11 +161,9 @@ def read_layer_names(path: Path) -> tuple[str, ...]:
     """The names in TensorRT's description of an engine.
 
     Raises:
-        TraceError: see :func:`read_json`, it could not be repaired when it was written, or it is JSON of another kind.
+        TraceError: see :func:`read_json`, or it is JSON of another kind.
     """
     information = read_json(path)
-    if isinstance(information, dict) and "unreadable" in information:
-        raise TraceError("TensorRT wrote no valid JSON, and it could not be repaired")
     layers = information.get("Layers") if isinstance(information, dict) else None
     if not isinstance(layers, list):
         raise TraceError("is no layer information: it has no list 'Layers'")

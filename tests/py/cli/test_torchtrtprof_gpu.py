@@ -12,7 +12,6 @@ import pytest
 import torch
 import torch_tensorrt
 from click.testing import CliRunner
-from profiled_engines import INFORMATION, LAYERS
 from programs import BREAK, export_broken, export_two_inputs
 from torch_tensorrt.dynamo import OptimizationProfile
 from torch_tensorrt_profiles.cli import main
@@ -20,6 +19,7 @@ from trace_event_format import check_trace_events
 
 pytestmark = pytest.mark.gpu
 
+LAYERS, INFORMATION = "_engine_execution_profile.trace", "_layer_information.json"
 FORMS = ["program.pt2", "program.ep", "program.ts"]
 PROFILES = [
     OptimizationProfile("prefill", {"ids": {1: (16, 64, 128)}}),

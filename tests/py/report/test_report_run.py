@@ -73,6 +73,15 @@ def test_a_run_of_the_first_profile_only(tmp_path):
     assert by_profile(engine) == {"prefill": as_figures(PREFILL)}
 
 
+def test_a_layer_information_that_could_not_be_repaired_has_the_names(tmp_path):
+    write_engine(tmp_path, PREFILL, profile_names=["prefill", "decode"])
+    content = {"Layers": [layer.name for layer in with_mark(PREFILL, 1)], "unreadable": "Layers: ..."}
+    (tmp_path / f"decoder_engine{INFORMATION}").write_text(json.dumps(content))
+    run = read_run(tmp_path)
+    assert by_profile(run.engines[0]) == {"prefill": as_figures(PREFILL)}
+    assert run.skipped == ()
+
+
 def test_profiles_that_nothing_tells_apart_are_not_guessed(tmp_path):
     write_engine(tmp_path, PREFILL, profile_names=["prefill", "decode"])
     (engine,) = read_run(tmp_path).engines
@@ -226,7 +235,7 @@ def test_a_named_pipe_is_not_waited_for(tmp_path):
 
 def test_parts_of_an_engine_may_be_lost(tmp_path):
     write_engine(tmp_path, PREFILL)
-    (tmp_path / f"decoder_engine{INFORMATION}").write_text('{"unreadable": "Layers..."}')
+    (tmp_path / f"decoder_engine{INFORMATION}").write_text('{"unreadable": "no names"}')
     (tmp_path / "decoder_engine_input_profile.trace").write_text("[")
     (tmp_path / "decoder_engine_output_profile.trace").write_text('[{"name": 1}]')
     run = read_run(tmp_path)
