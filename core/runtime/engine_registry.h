@@ -94,10 +94,9 @@ struct EngineState : std::enable_shared_from_this<EngineState> {
   std::vector<c10::IValue> runtime_settings;
 
   // A context per profile (see ProfileContexts).
-  ProfileContextsSlot contexts;                    // the siblings of a first object
-  std::atomic<std::int64_t> contexts_revision{0};  // siblings came or went, or settings cost contexts
-  std::int64_t context_uses = 0;                   // how often they were asked for
-  std::optional<std::int64_t> context_profile;     // what the object's context is for, a first object's and a sibling's
+  ProfileContextsSlot contexts;                 // the siblings of a first object
+  std::int64_t context_uses = 0;                // how often they were asked for
+  std::optional<std::int64_t> context_profile;  // what the object's context is for, a first object's and a sibling's
   bool is_sibling = false;
   std::optional<OutputModes> mirrored_output_modes;  // of a sibling: what it has from the first object
   bool is_retired = false;                           // of a sibling: calls that come now go elsewhere

@@ -27,13 +27,21 @@ void execute_engine(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
   }
   const c10::IValue& inputs = torch::jit::peek(*stack, 0, 2);
   const ContextLock target(engine, *state, inputs);
-  if (target.is_sibling()) {
-    torch::jit::peek(*stack, 1, 2) = target.engine().value();
+  try {
+    if (target.is_sibling()) {
+      torch::jit::peek(*stack, 1, 2) = target.engine().value();
+    }
+    EngineSession session(runtime, target.engine(), target.state(), *state, target.selection(), inputs, warnings);
+    session.prepare();
+    session.run(call_through);
+    session.finish();
+  } catch (const std::exception& error) {
+    if (may_lose_messages()) {
+      const auto* const ours = dynamic_cast<const c10::Error*>(&error);
+      warnings.add(ours != nullptr ? ours->what_without_backtrace() : error.what());
+    }
+    throw;
   }
-  EngineSession session(runtime, target.engine(), target.state(), *state, target.selection(), inputs, warnings);
-  session.prepare();
-  session.run(call_through);
-  session.finish();
 }
 
 }  // namespace torch_tensorrt::profiles

@@ -30,15 +30,17 @@ void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const st
       break;
     case EngineClass::OwnMethod::kUpdateRuntimeSettings:
       state->runtime_settings.swap(settings);
-      ++state->contexts_revision;
       for_each_sibling(
           *state, [&arguments](const Engine& sibling, EngineState&) { sibling.update_runtime_settings(arguments); });
       break;
     case EngineClass::OwnMethod::kUseDynamicallyAllocatedResources:
-      ++state->contexts_revision;
       for_each_sibling(*state, [&arguments](const Engine& sibling, EngineState&) {
         sibling.use_dynamically_allocated_resources(arguments);
       });
+      break;
+    case EngineClass::OwnMethod::kSetActiveProfile:
+      state->base = arguments.at(0).toInt();  // also where a block of ours had left it there already
+      state->switched_to.reset();
       break;
   }
 }

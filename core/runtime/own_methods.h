@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <functional>
 #include <vector>
 
@@ -13,7 +15,7 @@ namespace torch_tensorrt::profiles {
 void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const std::vector<c10::IValue>& arguments,
                    const std::function<void()>& call_through);
 
-// Drops those notes. Owners that called while nobody took any may have changed their minds.
+// Drops the notes on profiling. Owners that called while nobody took any may have changed their minds.
 void forget_own_profiling();
 
 }  // namespace torch_tensorrt::profiles

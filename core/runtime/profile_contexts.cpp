@@ -195,7 +195,6 @@ c10::Dict<std::string, std::int64_t> make_profile_contexts(const Engine& engine)
     contexts = make_siblings(engine, state, made);
     state.context_profile = contexts->home();
     state.applied_generation = kStale;
-    ++state.contexts_revision;
     const auto before = state.contexts.exchange(contexts);
   }
   if (contexts == nullptr) {
@@ -214,7 +213,6 @@ void drop_profile_contexts(const Engine& engine) {
   if (state.context_uses == 0 || --state.context_uses > 0) {
     return;
   }
-  ++state.contexts_revision;
   dropped = state.contexts.exchange(nullptr);
   state.context_profile.reset();
   state.applied_generation = kStale;

@@ -8,6 +8,7 @@
 #include <array>
 #include <tuple>
 
+#include "core/runtime/context_numbers.h"
 #include "core/runtime/execute_engine.h"
 #include "core/runtime/profile_contexts.h"
 #include "core/runtime/profile_scope.h"
@@ -35,7 +36,6 @@ constexpr std::array kSchemas{
     "tensorrt::get_profile_counters(__torch__.torch.classes.tensorrt.Engine engine) -> Dict(str, int)",
     "tensorrt::_make_profile_contexts(__torch__.torch.classes.tensorrt.Engine engine) -> Dict(str, int)",
     "tensorrt::_drop_profile_contexts(__torch__.torch.classes.tensorrt.Engine engine) -> ()",
-    "tensorrt::_get_contexts_revision(__torch__.torch.classes.tensorrt.Engine engine) -> int",
     "tensorrt::_push_profile_scope(__torch__.torch.classes.tensorrt.Engine[] engines, int[] indices, int? others=None, "
     "bool fallback=False) -> int",
     "tensorrt::_prepare_profile_scope(__torch__.torch.classes.tensorrt.Engine[] engines, int[] indices, "
@@ -47,6 +47,7 @@ constexpr std::array kSchemas{
     "tensorrt::_pop_profile_scope(int token) -> ()",
     "tensorrt::_explain_profile(__torch__.torch.classes.tensorrt.Engine engine, int[][]? shapes) -> (int index, str "
     "why)",
+    "tensorrt::_context_numbers(__torch__.torch.classes.tensorrt.Engine[] engines) -> int[]",
     "tensorrt::_profiles_library() -> str",  // the file of the active copy
 };
 constexpr const char* kLibraryOperator = "tensorrt::_profiles_library";
@@ -99,11 +100,6 @@ void drop_profile_contexts(const c10::OperatorHandle& /*op*/, torch::jit::Stack*
   drop_profile_contexts(engine_of(torch::jit::pop(*stack)));
 }
 
-void get_contexts_revision(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
-  const std::int64_t revision = known_engine(engine_of(torch::jit::pop(*stack))).contexts_revision;
-  torch::jit::push(*stack, revision);
-}
-
 std::vector<Engine> engines_of(const c10::IValue& list) {
   std::vector<Engine> engines;
   for (const c10::IValue& engine : list.toListRef()) {
@@ -142,6 +138,11 @@ void explain_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack
   torch::jit::push(*stack, index, why);
 }
 
+void context_numbers(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const auto numbers = context_numbers(engines_of(torch::jit::pop(*stack)));
+  torch::jit::push(*stack, numbers);
+}
+
 std::unique_ptr<torch::Library> implement_operators() {
   auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "tensorrt", std::nullopt, __FILE__, __LINE__);
   torch::Library& m = *library;
@@ -170,13 +171,12 @@ std::unique_ptr<torch::Library> implement_operators() {
   m.impl("get_profile_counters", torch::CppFunction::makeFromBoxedFunction<&get_profile_counters>());
   m.impl("_make_profile_contexts", torch::CppFunction::makeFromBoxedFunction<&make_profile_contexts>());
   m.impl("_drop_profile_contexts", torch::CppFunction::makeFromBoxedFunction<&drop_profile_contexts>());
-  // Changes with whatever makes captured graphs invalid that the engine's own counter of contexts does not show (yet).
-  m.impl("_get_contexts_revision", torch::CppFunction::makeFromBoxedFunction<&get_contexts_revision>());
   m.impl("_push_profile_scope", torch::CppFunction::makeFromBoxedFunction<&push_profile_scope>());
   m.impl("_prepare_profile_scope", torch::CppFunction::makeFromBoxedFunction<&prepare_profile_scope>());
   m.impl("_push_prepared_profile_scope",
          [](std::int64_t number) { return push_profile_scope(PreparedScopes::instance().at(number)); });
   m.impl("_forget_profile_scope", [](std::int64_t number) { PreparedScopes::instance().forget(number); });
+  m.impl("_context_numbers", torch::CppFunction::makeFromBoxedFunction<&context_numbers>());
   m.impl("_extend_profile_scope", torch::CppFunction::makeFromBoxedFunction<&extend_profile_scope>());
   m.impl("_explain_profile", torch::CppFunction::makeFromBoxedFunction<&explain_profile>());
   m.impl("_pop_profile_scope", [](std::int64_t token) { pop_profile_scope(token); });

@@ -217,6 +217,7 @@ void EngineClass::hand_own_methods_to(OwnMethodHandler handler) {
     replace_own_method(OwnMethod::kEnableProfiling, enable_profiling_);
     replace_own_method(OwnMethod::kDisableProfiling, disable_profiling_);
     replace_own_method(OwnMethod::kSetProfileFormat, set_profile_format_);
+    replace_own_method(OwnMethod::kSetActiveProfile, set_active_profile_);
     for (const auto& [method, original] :
          {std::pair(OwnMethod::kUpdateRuntimeSettings, update_runtime_settings_),
           std::pair(OwnMethod::kUseDynamicallyAllocatedResources, use_dynamically_allocated_resources_)}) {

@@ -51,11 +51,12 @@ class EngineClass {
   // Throws with what was found and what to do where the class or its operator is missing or of another make.
   static std::unique_ptr<EngineClass> resolve();
 
-  // The methods by which whoever holds an engine profiles that one, or sets what no getter tells.
-  enum class OwnMethod {
+  // The methods by which whoever holds an engine profiles that one, sets its profile, or what no getter tells.
+  enum class OwnMethod : std::uint8_t {
     kEnableProfiling,
     kDisableProfiling,
     kSetProfileFormat,
+    kSetActiveProfile,
     kUpdateRuntimeSettings,
     kUseDynamicallyAllocatedResources,
   };

@@ -22,4 +22,8 @@ class DeferredWarnings {
   std::vector<std::string> messages_;
 };
 
+// Whether what is thrown now may reach the caller without its message. AOTInductor replaces the message; it holds
+// Python's lock during the call, which torch.ops and TorchScript do not. Without Python nobody can tell.
+[[nodiscard]] bool may_lose_messages();
+
 }  // namespace torch_tensorrt::profiles

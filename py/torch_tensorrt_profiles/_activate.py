@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -48,9 +48,9 @@ class _Activation:
 _activation = _Activation()
 
 
-def switched_off() -> bool:
+def switched_off(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the environment variable ``TORCHTRT_PROFILES`` is 0."""
-    return os.environ.get(SWITCH, "1").strip().lower() in ("0", "false", "off")
+    return environment.get(SWITCH, "1").strip().lower() in ("0", "false", "off")
 
 
 def torch_backend_entry_point() -> None:

@@ -213,7 +213,11 @@ def graft_save_and_load(module: ModuleType, patches: Patches) -> None:
 
     @functools.wraps(stock_load)
     def load(file_path: str = "", *args: Any, **kwargs: Any) -> Any:
-        return _make_engines_live(stock_load(file_path, *args, **kwargs))
+        from torch_tensorrt_profiles.runtime._engines import engines_of
+
+        loaded = _make_engines_live(stock_load(file_path, *args, **kwargs))
+        engines_of(loaded)  # raises where an engine and its profile names do not belong together
+        return loaded
 
     patches(module, "save", save)
     patches(module, "load", load)

@@ -191,7 +191,7 @@ def parse_shape(shape: object, where: str, field: str) -> tuple[int, ...]:
 
 def parse_extent(extent: object, what: str) -> int:
     """An extent as a plain integer of at least 1; integers of numpy and torch count, booleans do not."""
-    if not _is_integer(extent):
+    if not is_integer(extent):
         raise TypeError(f"{what} has to be an integer, found {extent!r} of type {type(extent).__name__}")
     value = operator.index(extent)  # type: ignore[arg-type]
     if value < 1:
@@ -233,7 +233,7 @@ def _mapping(spec: Mapping[Any, Any], where: str) -> InputRange:
 def _axis_ranges(spec: Mapping[Any, Any], where: str) -> AxisRanges:
     ranges = {}
     for key, value in spec.items():
-        if not _is_integer(key):
+        if not is_integer(key):
             raise TypeError(f"{where}: an axis has to be an integer, found {key!r} of type {type(key).__name__}")
         axis = operator.index(key)
         ranges[axis] = _axis_range(value, f"{where}, axis {axis}")
@@ -247,7 +247,7 @@ def _axis_range(value: object, where: str) -> Extents:
         extents = Extents(*(parse_extent(v, f"{where}: {field}") for field, v in zip(_FIELDS, value, strict=True)))
         check_order(extents, where)
         return extents
-    if not _is_integer(value):
+    if not is_integer(value):
         raise TypeError(
             f"{where}: expected an integer extent or (min, opt, max), found {value!r} of type {type(value).__name__}"
         )
@@ -292,7 +292,7 @@ def _check_field_names(shapes: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _is_integer(value: object) -> bool:
+def is_integer(value: object) -> bool:
     """Whether ``value`` is one integer. A SymInt is none: reading it would fix a traced size unseen."""
     if isinstance(value, (bool, torch.SymInt, torch.SymBool)):
         return False
@@ -300,8 +300,8 @@ def _is_integer(value: object) -> bool:
         return (
             value.ndim == 0 and value.dtype != torch.bool and not value.is_floating_point() and not value.is_complex()
         )
-    if getattr(value, "ndim", 0) != 0:
-        return False
+    if getattr(value, "ndim", 0) != 0 or getattr(getattr(value, "dtype", None), "kind", None) == "b":
+        return False  # a boolean of NumPy up to 2.2 would be an index
     try:
         operator.index(value)  # type: ignore[arg-type]
     except TypeError:

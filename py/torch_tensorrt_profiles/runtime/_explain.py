@@ -79,6 +79,7 @@ def _calls(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[
     """The engines that a call would run, with the shapes they would get; None where the program cannot be followed."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_map_only
     from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
@@ -88,7 +89,7 @@ def _calls(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[
     class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is torch.ops.tensorrt.execute_engine.default:
-                calls.append((args[1], tuple(tuple(map(int, tensor.shape)) for tensor in args[0])))
+                calls.append((args[1], tuple(tuple(map(_extent, tensor.shape)) for tensor in args[0])))
             return func(*args, **(kwargs or {}))
 
     if isinstance(program, torch.export.ExportedProgram):
@@ -97,8 +98,23 @@ def _calls(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[
         program = program.gm
     if not isinstance(program, torch.nn.Module):
         return None
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake_mode:
-        fake_args, fake_kwargs = tree_map_only(torch.Tensor, fake_mode.from_tensor, (args, kwargs))
+    # Every extent is a symbol whose hint is the call's: Torch-TensorRT finds the shapes of an engine's outputs by the
+    # symbols of its inputs.
+    shape_env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+
+    def fake(tensor: Any) -> Any:
+        context: Any = StatelessSymbolicContext([DimDynamic.DYNAMIC] * tensor.dim())
+        return fake_mode.from_tensor(tensor, symbolic_context=context)
+
+    with FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=True) as fake_mode:
+        fake_args, fake_kwargs = tree_map_only(torch.Tensor, fake, (args, kwargs))
         with Recorder(), torch.no_grad():  # type: ignore[no-untyped-call]
             program(*fake_args, **fake_kwargs)
     return calls
+
+
+def _extent(extent: Any) -> int:
+    import torch
+
+    hint: Any = extent.node.hint if isinstance(extent, torch.SymInt) else extent
+    return int(hint)

@@ -20,6 +20,8 @@ RECORD = "_optimization_profiles_record"
 def graft(module: ModuleType, patches: Patches) -> None:
     import torch
 
+    from torch_tensorrt_profiles.runtime._engines import engines_of
+
     cls = module.TorchTensorRTModule
     metadata_index, engine_index = module.SERIALIZED_METADATA_IDX, module.ENGINE_IDX
     stock_init, stock_encode, stock_set_extra_state = cls.__init__, cls.encode_metadata, cls.set_extra_state
@@ -47,6 +49,7 @@ def graft(module: ModuleType, patches: Patches) -> None:
         if state[1] is not None:
             self.serialized_engine = base64.b64decode(state[1][engine_index])  # stock drops it and cannot save again
         vars(self)[RECORD] = None if record is None else record.to_json()
+        engines_of(self)  # raises where the engine and its profile names do not belong together
 
     patches(cls, "__init__", init)
     patches(cls, "encode_metadata", encode_metadata)

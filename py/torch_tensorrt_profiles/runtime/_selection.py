@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import logging
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch_tensorrt_profiles.dynamo._gpuless import RUN_ELSEWHERE
+from torch_tensorrt_profiles.dynamo._optimization_profile import is_integer
 from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of
 
 logger = logging.getLogger(__name__)
@@ -61,12 +63,12 @@ def _checked(profile: Any) -> str | int:
         return 0
     if isinstance(profile, str):
         return profile
-    if isinstance(profile, bool) or not hasattr(profile, "__index__"):
+    if not is_integer(profile):
         raise TypeError(
             f"an optimization profile is selected by its name, its index, 'auto' or None; got {profile!r} of type "
             f"{type(profile).__name__}"
         )
-    return int(profile.__index__())
+    return operator.index(profile)
 
 
 def _is_compiled_callable(program: Any) -> bool:

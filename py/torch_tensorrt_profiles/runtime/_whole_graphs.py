@@ -48,12 +48,11 @@ class Conditions(NamedTuple):
 
     Attributes:
         generation: the revision of the process-wide profiling configuration.
-        contexts: per engine, how many execution contexts it has had, the revision of what that does not count (see
-            ``context_per_profile``), and the settings whose change drops the last one before the next is counted.
+        contexts: per engine, the number of each execution context that it has, or -1 for none.
     """
 
     generation: int
-    contexts: tuple[tuple[int, int, Any], ...]
+    contexts: tuple[int, ...]
 
 
 #: The shapes of the inputs of one call of an engine.
@@ -255,14 +254,7 @@ class WholeGraphs:
     def _conditions(self) -> Conditions:
         return Conditions(
             int(torch.ops.tensorrt.get_profile_generation()),
-            tuple(
-                (
-                    int(engine.num_execution_contexts_created()),
-                    int(torch.ops.tensorrt._get_contexts_revision(engine)),
-                    module.runtime_settings,
-                )
-                for module, engine in zip(self._modules, self._live_engines(), strict=True)
-            ),
+            tuple(torch.ops.tensorrt._context_numbers(self._live_engines())),
         )
 
     @contextlib.contextmanager

@@ -2,12 +2,12 @@
 // where a runtime or the weights die too early, and where two calls or methods overlap on one object.
 #include "core/runtime/profile_contexts.h"
 
-#include <functional>
+#include <algorithm>
 #include <latch>
 #include <set>
 #include <thread>
-#include <utility>
 
+#include "core/runtime/c_api.h"
 #include "core/runtime/json.h"
 #include "core/runtime/runtime.h"
 #include "tests/core/runtime/support/fake_cuda.h"
@@ -458,22 +458,25 @@ TEST_F(ProfileContextsTest, SettingsAreMirroredWhenMadeAndAfterwards) {
   EXPECT_EQ(counter(engine, "switches"), 0);
 }
 
-TEST_F(ProfileContextsTest, TheRevisionChangesWithWhatCapturedGraphsDependOn) {
+TEST_F(ProfileContextsTest, ContextNumbersCoverEveryContext) {
   const auto engine = disjoint();
-  std::int64_t last = call("_get_contexts_revision", {engine}).toInt();
-  const auto changes = [&](const std::function<void()>& step) {
-    step();
-    const std::int64_t now = call("_get_contexts_revision", {engine}).toInt();
-    return std::exchange(last, now) != now;
-  };
-  EXPECT_FALSE(changes([&] { run_each(engine); }));
-  EXPECT_TRUE(changes([&] { make(engine); }));
-  EXPECT_FALSE(changes([&] { make(engine); }));
-  EXPECT_FALSE(changes([&] { run_each(engine); }));
-  EXPECT_TRUE(changes([&] { call_method(engine, "update_runtime_settings", {1, 0, c10::IValue()}); }));
-  EXPECT_TRUE(changes([&] { call_method(engine, "use_dynamically_allocated_resources", {true}); }));
-  EXPECT_FALSE(changes([&] { drop(engine); }));
-  EXPECT_TRUE(changes([&] { drop(engine); }));
+  run(engine, 2);
+  const auto numbers = [&] { return call("_context_numbers", {list_of({engine})}).toIntVector(); };
+  const auto first = numbers();
+  ASSERT_EQ(first.size(), 1U);
+  make(engine);
+  const auto all = numbers();
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all.front(), first.front());
+  run_each(engine);
+  EXPECT_EQ(numbers(), all);
+  call_method(engine, "use_dynamically_allocated_resources", {true});
+  EXPECT_EQ(numbers(), Runs(3, -1));
+  run_each(engine);
+  const auto renewed = numbers();
+  EXPECT_EQ(std::ranges::find_first_of(renewed, all), renewed.end());
+  drop(engine);
+  EXPECT_EQ(numbers(), Runs(1, renewed.front()));
 }
 
 // Profiling

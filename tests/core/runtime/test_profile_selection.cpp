@@ -127,6 +127,59 @@ TEST_F(ProfileSelection, TheIndexSetInsideOfAScopeIsTheBaseAfterIt) {
   run(engine, 100);
 }
 
+// As Python calls it: through the class, where the engine's own method would be a plain call in C++.
+void set_through_class(const EnginePtr& engine, std::int64_t index) {
+  torch::jit::Stack stack{engine, index};
+  torch::getCustomClass("__torch__.torch.classes.tensorrt.Engine")->getMethod("set_active_profile").run(stack);
+}
+
+TEST_F(ProfileSelection, TheIndexThatABlockHasLeftTheEngineOnIsTheBaseOnceItIsSet) {
+  const auto engine = disjoint();
+  run(engine, 2);
+  {
+    const Scope scope({engine}, 1);
+    run(engine, 1);
+  }
+  set_through_class(engine, 1);  // where the engine is
+  EXPECT_EQ(selected(engine), 1);
+  run(engine, 1);
+  {
+    const Scope scope({engine}, 1);
+    set_through_class(engine, 1);
+    run(engine, 1);
+  }
+  run(engine, 1);
+  EXPECT_EQ(counter(engine, "switches"), 1);
+}
+
+TEST_F(ProfileSelection, AMessageThatMayGetLostIsWarnedOf) {
+  const auto engine = recorded({{2, 64}});
+  const Warnings warnings;
+  EXPECT_THROW(run(engine, 70), c10::ValueError);
+  ASSERT_EQ(warnings.messages().size(), 1);  // there is no Python here, so nobody can tell
+  EXPECT_NE(warnings.messages()[0].find("input 'x' has shape [70, 3]"), std::string::npos);
+  EXPECT_EQ(warnings.messages()[0].find("frame #"), std::string::npos);
+}
+
+TEST_F(ProfileSelection, ContextsAreNumberedOnce) {
+  const auto number = [](const EnginePtr& engine) {
+    return call("_context_numbers", {list_of({engine})}).toIntVector().at(0);
+  };
+  const auto a = disjoint();
+  const auto b = disjoint();
+  EXPECT_EQ(number(a), -1);
+  run(a, 2);
+  run(b, 2);
+  const std::int64_t first = number(a);
+  EXPECT_NE(first, number(b));
+  run(a, 2);
+  EXPECT_EQ(number(a), first);
+  a->use_dynamically_allocated_resources(true);
+  EXPECT_EQ(number(a), -1);
+  run(a, 2);
+  EXPECT_NE(number(a), first);
+}
+
 TEST_F(ProfileSelection, AScopeHoldsTorchTensorRTsOwnChoiceOff) {
   const auto engine = disjoint();
   engine->set_auto_select_profiles(true);

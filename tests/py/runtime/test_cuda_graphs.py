@@ -174,12 +174,8 @@ class Engine:
     def __init__(self) -> None:
         self.selected = self.active = 0
         self.by_shape: Any = None  # the profile that runs, from where the call starts and its extent
-        self.contexts = 1
-        self.contexts_revision = 0
+        self.context = 1
         self.use_pre_allocated_outputs = False
-
-    def num_execution_contexts_created(self) -> int:
-        return self.contexts
 
     def profile_for(self, extent: int) -> int:
         return self.selected if self.by_shape is None else self.by_shape(self.selected, extent)
@@ -284,8 +280,8 @@ def cuda(monkeypatch) -> FakeCuda:
     monkeypatch.setattr(_whole_graphs, "device_of", lambda leaves: torch.device("cpu"))
     for name, answer in {
         "get_active_profile": lambda engine: engine.selected,
-        "_get_contexts_revision": lambda engine: engine.contexts_revision,
         "_explain_profile": lambda engine, shapes: (engine.profile_for(shapes[0][0]), "because"),
+        "_context_numbers": lambda engines: [engine.context for engine in engines],
         "get_profile_generation": lambda: fake.generation,
         "get_profile_execution": lambda: fake.profiling,
     }.items():
@@ -350,7 +346,7 @@ def test_a_new_context_makes_the_graphs_of_its_profile_stale(served):
     served(0, 4)
     served(1, 1)
     stale = [graph.graph for graph in served.graphs._kept._graphs.values()]
-    served.engine.contexts += 1
+    served.engine.context += 1
     served(0, 8)
     assert [graph.was_reset for graph in stale] == [True, True, False]
     served(1, 1)
@@ -358,28 +354,21 @@ def test_a_new_context_makes_the_graphs_of_its_profile_stale(served):
     assert served.counts == (5, 0, 2)
 
 
-def test_contexts_that_came_or_went_make_the_graphs_stale(served):
+def test_a_dropped_context_makes_the_graphs_stale(served):
     served(0, 8)
-    served.engine.contexts_revision += 1  # a context per profile, which the engine's own counter does not count
+    served.engine.context = -1  # the next run makes another
     served(0, 8)
-    served(0, 8)
-    assert served.counts == (2, 1, 1)
-
-
-def test_changed_settings_make_the_graphs_stale(served):
-    part = served.program.part
-    served(0, 8)
-    part._runtime_settings = part.runtime_settings.merge(dynamic_shapes_kernel_specialization_strategy="none")
+    served.engine.context = 2
     served(0, 8)
     served(0, 8)
-    assert served.counts == (2, 1, 1)
+    assert served.counts == (3, 1, 1)
 
 
 def test_a_context_made_by_the_first_run_is_the_graphs_own(served, monkeypatch):
     forward = served.program.forward
 
     def first_makes_a_context(x):
-        served.engine.contexts = 2
+        served.engine.context = 2
         return forward(x)
 
     monkeypatch.setattr(served.program, "forward", first_makes_a_context)

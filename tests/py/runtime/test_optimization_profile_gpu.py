@@ -149,8 +149,26 @@ def test_a_count_that_differs_is_an_error(program):
     (module,) = [m for m in copy.deepcopy(program).modules() if isinstance(m, TorchTensorRTModule)]
     record = _metadata.EngineProfiles.from_json(getattr(module, RECORD))
     setattr(module, RECORD, _metadata.EngineProfiles(record.names[:1], record.ranges[:1]).to_json())
-    with pytest.raises(ValueError, match="holds 2 optimization profile.*names 1"):
+    differs = "holds 2 optimization profile.*names 1"
+    with pytest.raises(ValueError, match=differs):
         profile_names(module)
+    with pytest.raises(ValueError, match=differs):
+        TorchTensorRTModule().set_extra_state(module.get_extra_state())
+
+
+def test_a_saved_program_whose_count_differs_is_an_error_at_load(tmp_path):
+    from torch_tensorrt_profiles.dynamo import _metadata
+    from torch_tensorrt_profiles.runtime._module import RECORD
+
+    program = torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=PROFILES, min_block_size=1)
+    (module,) = [m for m in program.modules() if isinstance(m, TorchTensorRTModule)]
+    record = _metadata.EngineProfiles.from_json(getattr(module, RECORD))
+    setattr(module, RECORD, _metadata.EngineProfiles(record.names[:1], record.ranges[:1]).to_json())
+    module.engine = None
+    module.setup_engine()  # an engine that carries the wrong record
+    torch_tensorrt.save(program, str(tmp_path / "program.ep"), retrace=False)
+    with pytest.raises(ValueError, match="holds 2 optimization profile.*names 1"):
+        torch_tensorrt.load(str(tmp_path / "program.ep"))
 
 
 class TestMutableModule:

@@ -67,7 +67,7 @@ def test_aot_inductor(compiled, tmp_path, capfd):
     with optimization_profile(runners[0], "decode"), optimization_profile(runners[1], "prefill"):
         assert runners[0](ids, ids).shape == (2, 1, 16)
         assert runners[1](many, many).shape == (2, 50, 16)
-    # AOTInductor keeps the message for stderr.
+    # AOTInductor replaces the message, so it is on stderr.
     with optimization_profile(runners[0], "decode"), pytest.raises(RuntimeError):
         runners[0](many, many)
     assert "'prefill' would fit" in capfd.readouterr().err

@@ -57,6 +57,12 @@ _module(
 )
 ctypes.CDLL(os.environ["FAKE_ENGINE_LIBRARY"])
 
+
+@torch.library.register_fake("tensorrt::execute_engine")
+def _(inputs, engine):
+    return [torch.empty_like(tensor) for tensor in inputs]
+
+
 from torch_tensorrt_profiles import _library  # noqa: E402
 
 _library.activate()

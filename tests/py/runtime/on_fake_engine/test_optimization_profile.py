@@ -8,6 +8,7 @@ import gc
 import threading
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from fake_torch_tensorrt import MutableTorchTensorRTModule, TorchTensorRTModule
@@ -136,7 +137,7 @@ def test_a_failing_enter_changes_nothing(program, engine):
     for bad in (2, -1):
         with pytest.raises(ValueError, match="out of range"):
             optimization_profile(program, bad).__enter__()
-    for bad in (True, 1.0, b"decode", [1]):
+    for bad in (True, np.True_, 1.0, b"decode", [1]):
         with pytest.raises(TypeError):
             optimization_profile(program, bad).__enter__()
     scope = optimization_profile(program, "decode")
@@ -273,6 +274,27 @@ class TestRecompiledPrograms:
             call(program, 1)
         assert [runs(engine) for engine in made] == [[0, 1], [0, 1]]
         assert ops.get_active_profile(made[1]) == 0
+
+
+def test_explain_follows_the_shapes_through_the_program_and_runs_nothing(engine):
+    class Broken(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Loaded(engine), Loaded(make_engine((1, 4), (5, 200), names=("few", "lots")))
+
+        def forward(self, x):
+            return self.second(torch.cat([self.first(x)] * 3))
+
+    program = Broken()
+    with optimization_profile(program, "auto"):
+        first, second = explain(program, torch.ones(1, 3))
+        assert (first.index, first.profile, first.shapes) == (1, "decode", ((1, 3),))
+        assert (second.index, second.profile, second.shapes) == (0, "few", ((3, 3),))
+        assert [each.index for each in explain(program, x=torch.ones(10, 3))] == [0, 1]
+    (misfit, _) = explain(program, torch.ones(1, 3))
+    assert misfit.index is None
+    assert "'decode' would fit" in misfit.reason
+    assert runs(engine) == [0, 0]
 
 
 def test_explain_without_shapes(program):

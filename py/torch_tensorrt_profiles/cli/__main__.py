@@ -1,0 +1,3 @@
+from torch_tensorrt_profiles.cli import main
+
+main()

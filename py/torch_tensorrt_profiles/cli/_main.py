@@ -1,0 +1,40 @@
+"""The command and its sub-commands."""
+
+from __future__ import annotations
+
+import importlib
+from typing import ClassVar
+
+import click
+
+from torch_tensorrt_profiles._version import __version__
+
+
+class _LazyGroup(click.Group):
+    """Imports a sub-command when it is asked for: ``report`` must not wait for torch."""
+
+    modules: ClassVar[dict[str, str]] = {
+        "inspect": "_inspect",
+        "run": "_run",
+        "report": "_report",
+        "doctor": "_doctor",
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = self.modules.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = importlib.import_module(f"{__package__}.{module}").command
+        return command
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="torchtrtprof")
+def main() -> None:
+    """Look at, run and measure programs with TensorRT engines, and read the traces they write."""

@@ -1,0 +1,155 @@
+"""Loading a saved program of any form, and calling it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_tensorrt_profiles.latency._shapes import InputShape
+from torch_tensorrt_profiles.saved._engine import SavedEngine
+from torch_tensorrt_profiles.saved._inputs import Extent, ProgramInput
+from torch_tensorrt_profiles.saved._program import (
+    AOT_INDUCTOR,
+    EXPORTED,
+    EXPORTED_AS_DATA,
+    PICKLED,
+    TORCHSCRIPT,
+    SavedProgram,
+)
+
+
+class LoadError(RuntimeError):
+    """The program does not load, or cannot be called with made-up inputs."""
+
+
+@dataclass
+class LoadedProgram:
+    """A program on the current device.
+
+    Attributes:
+        program: what profiles are selected on.
+        inputs: in the order of the call, flattened.
+        arrange: puts tensors in that order into (args, kwargs).
+    """
+
+    program: Any
+    inputs: list[ProgramInput]
+    arrange: Callable[[list[Any]], tuple[tuple[Any, ...], dict[str, Any]]] = field(
+        default=lambda tensors: (tuple(tensors), {})
+    )
+
+    def call_with(self, tensors: list[Any]) -> Callable[[], Any]:
+        args, kwargs = self.arrange(tensors)
+        return lambda: self.program(*args, **kwargs)
+
+
+def load(saved: SavedProgram) -> LoadedProgram:
+    """Loads a program onto the current CUDA device.
+
+    Raises:
+        LoadError: see the class; the message has what the loader said.
+    """
+    import torch
+    import torch_tensorrt
+
+    path = str(saved.path)
+    try:
+        if saved.form == AOT_INDUCTOR:
+            runner = torch._inductor.aoti_load_package(path)
+            return _with_spec(runner, saved.inputs, runner.loader.get_call_spec()[0])
+        if saved.form in (EXPORTED, EXPORTED_AS_DATA):
+            exported = torch_tensorrt.load(path)
+            return _with_spec(exported.module(), saved.inputs, exported.call_spec.in_spec)
+        if saved.form == TORCHSCRIPT:
+            script = torch.jit.load(path, map_location="cuda")  # type: ignore[no-untyped-call]
+            return LoadedProgram(script, _script_inputs(script, saved.engines))
+    except LoadError:
+        raise
+    except Exception as error:
+        raise LoadError(f"{path} does not load: {error}") from error
+    assert saved.form == PICKLED
+    raise LoadError(
+        f"{path} is a file of torch.save, which does not tell how to call what is in it. Save the program with "
+        f"torch_tensorrt.save(program, 'program.ep') and run that"
+    )
+
+
+def _with_spec(program: Any, inputs: list[ProgramInput], spec: Any) -> LoadedProgram:
+    from torch.utils import _pytree as pytree
+
+    tree = pytree.treespec_loads(spec) if isinstance(spec, str) else spec
+    if tree.num_leaves != len(inputs):
+        raise LoadError(
+            f"the program takes {tree.num_leaves} values, and the file describes {len(inputs)} tensors; values that "
+            f"are no tensors cannot be made up"
+        )
+
+    def arrange(tensors: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = pytree.tree_unflatten(tensors, tree)
+        return tuple(args), dict(kwargs)
+
+    return LoadedProgram(program, inputs, arrange)
+
+
+def _script_inputs(script: Any, engines: Sequence[SavedEngine]) -> list[ProgramInput]:
+    """TorchScript knows the names of its inputs; an engine that takes one as it is knows its type."""
+    bindings = {binding.name: binding for engine in engines for binding in engine.inputs}
+    inputs = []
+    for argument in script.forward.schema.arguments[1:]:
+        binding = bindings.get(argument.name)
+        shape: tuple[int | Extent, ...] = ()
+        if binding is not None:
+            shape = tuple(
+                extent if isinstance(extent, int) else Extent(extent or None, None, None)
+                for extent in binding.symbols or ()
+            )
+        inputs.append(ProgramInput(argument.name, binding.dtype if binding else None, shape))
+    return inputs
+
+
+def make_tensors(shapes: Sequence[InputShape], device: str, seed: int = 0) -> list[Any]:
+    """Inputs from a seed: zeros for integers, which are mostly indices into something, and normal values for floats."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    tensors = []
+    for entry in shapes:
+        dtype = getattr(torch, entry.dtype)
+        if dtype.is_floating_point or dtype.is_complex:
+            wide = torch.complex64 if dtype.is_complex else torch.float32
+            tensors.append(torch.randn(entry.shape, generator=generator, dtype=wide).to(device, dtype))
+        else:
+            tensors.append(torch.zeros(entry.shape, dtype=dtype, device=device))
+    return tensors
+
+
+@contextlib.contextmanager
+def cuda_graphs(program: Any) -> Iterator[None]:
+    """Has every engine of a program run as a CUDA graph, one per profile and shape."""
+    import torch_tensorrt
+    from torch_tensorrt.runtime import _runtime_config as config
+
+    from torch_tensorrt_profiles.runtime._engines import engines_of
+
+    def apply(strategy: str) -> None:
+        defaults = config.RuntimeSettings()
+        for engine in engines_of(program):
+            engine.live.update_runtime_settings(
+                config._DYNAMIC_SHAPES_KERNEL_STRATEGY_MAP[defaults.dynamic_shapes_kernel_specialization_strategy],
+                config._CUDA_GRAPH_STRATEGY_MAP[strategy],
+                None,
+            )
+
+    before = torch_tensorrt.runtime.get_cudagraphs_mode()
+    is_rtx = torch_tensorrt.ENABLED_FEATURES.tensorrt_rtx
+    if is_rtx:  # otherwise TensorRT-RTX captures nothing
+        apply("whole_graph_capture")
+    torch_tensorrt.runtime.set_cudagraphs_mode(True)
+    try:
+        yield
+    finally:
+        torch_tensorrt.runtime.set_cudagraphs_mode(before)
+        if is_rtx:
+            apply("disabled")
