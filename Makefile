@@ -93,4 +93,4 @@ apt:
 	  $$sudo apt-get update -q >/dev/null && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q $(APT) >/dev/null
 
 clean:
-	rm -rf $(BUILD) dist out py/*.egg-info py/torch_tensorrt_profiles/lib
+	rm -rf $(BUILD) dist out py/*.egg-info $(addprefix py/torch_tensorrt_profiles/,lib include share)
