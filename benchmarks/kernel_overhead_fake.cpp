@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/runtime/c_api.h"
 #include "core/runtime/runtime.h"
 #include "tests/core/runtime/support/fake_engine.h"
 

@@ -1,5 +1,6 @@
 # The one list of the library's sources, relative to the repository's root.
 set(TORCHTRT_PROFILES_SOURCES
+    core/runtime/c_api.cpp
     core/runtime/context_numbers.cpp
     core/runtime/cuda_streams.cpp
     core/runtime/engine_profiling.cpp

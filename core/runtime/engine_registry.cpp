@@ -41,7 +41,7 @@ EngineState* EngineRegistry::of(const Engine& engine) {
   if (!engine.has_expected_layout()) {
     return nullptr;
   }
-  auto state = std::make_shared<EngineState>(++seen_);
+  const auto state = std::make_shared<EngineState>(++seen_);
   states_.emplace(engine.address(), state);
   engine.on_destruction([this, address = engine.address()] { forget(address); });
   return state.get();

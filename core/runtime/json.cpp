@@ -387,6 +387,8 @@ class Escaper {
 
 }  // namespace
 
+Value::Value() = default;
+
 const Value* Value::find(std::string_view key) const {
   if (const auto* object = std::get_if<Object>(&data)) {
     for (const auto& [name, value] : *object) {

@@ -17,7 +17,9 @@ using Array = std::vector<Value>;
 using Object = std::vector<Member>;
 
 struct Value {
-  std::variant<std::nullptr_t, bool, double, std::string, Array, Object> data = nullptr;
+  Value();  // null
+
+  std::variant<std::nullptr_t, bool, double, std::string, Array, Object> data;
 
   // Nullptr where this is no object or has no such member.
   [[nodiscard]] const Value* find(std::string_view key) const;

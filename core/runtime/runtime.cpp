@@ -14,22 +14,6 @@ void check_format(const std::string& format) {
                     "' is unknown. Use 'perfetto' or 'trex'.");
 }
 
-template <typename Call>
-const char* message_of(const Call& call) noexcept {
-  static thread_local std::string message;
-  try {
-    call();
-    return nullptr;
-  } catch (const c10::Error& error) {
-    message = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    message = error.what();
-  } catch (...) {
-    return "torch-tensorrt-profiles: an unknown error";
-  }
-  return message.c_str();
-}
-
 }  // namespace
 
 Runtime::Runtime() {
@@ -104,14 +88,3 @@ void Runtime::deactivate() {
 }
 
 }  // namespace torch_tensorrt::profiles
-
-extern "C" {
-
-__attribute__((visibility("default"))) const char* torchtrt_profiles_activate() noexcept {
-  return torch_tensorrt::profiles::message_of([] { torch_tensorrt::profiles::Runtime::instance().activate(); });
-}
-
-__attribute__((visibility("default"))) const char* torchtrt_profiles_deactivate() noexcept {
-  return torch_tensorrt::profiles::message_of([] { torch_tensorrt::profiles::Runtime::instance().deactivate(); });
-}
-}

@@ -70,10 +70,3 @@ class Runtime {
 };
 
 }  // namespace torch_tensorrt::profiles
-
-// The library's whole C interface: loading it registers nothing. Null on success, otherwise what is wrong and what to
-// do; the text is the library's and lasts until the thread's next call.
-extern "C" {
-const char* torchtrt_profiles_activate() noexcept;
-const char* torchtrt_profiles_deactivate() noexcept;
-}

@@ -38,7 +38,7 @@ class EngineClass {
   static std::unique_ptr<EngineClass> resolve();
 
   // The methods by which whoever holds an engine profiles that one, or sets its profile.
-  enum class OwnMethod { kEnableProfiling, kDisableProfiling, kSetProfileFormat, kSetActiveProfile };
+  enum class OwnMethod : std::uint8_t { kEnableProfiling, kDisableProfiling, kSetProfileFormat, kSetActiveProfile };
   // Stands in for such a method. `argument` is what it is given, if anything; `call_through` is what the class does.
   using OwnMethodHandler = void (*)(OwnMethod method, const Engine& engine, const c10::IValue& argument,
                                     const std::function<void()>& call_through);

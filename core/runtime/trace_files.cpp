@@ -242,28 +242,30 @@ std::string rewrite_event_trace(std::string_view text, const TraceOwner& owner, 
 
 std::string layer_information(std::string_view text, const LayerReport& report) {
   std::vector<std::string> names;
+  names.reserve(report.layers.size());
   for (const LayerTotal& layer : report.layers) {
     names.push_back(layer.name);
   }
   std::vector<std::string> longest_first = names;
-  std::ranges::stable_sort(longest_first, std::greater{}, &std::string::size);
+  std::ranges::sort(longest_first, std::greater{}, &std::string::size);
 
   // As it is, else with the layers in the order in which they ran, else with none taken for the beginning of another. A
   // layer may be missing from all of them: TensorRT does not describe each one that it reports.
-  std::optional<std::string> best;
-  std::size_t fewest_missing = 0;
+  constexpr std::size_t kNoJson = std::string::npos;
+  std::string best;
+  std::size_t fewest_missing = kNoJson;
   const auto consider = [&](std::string candidate) {
     const auto information = json::parse(candidate);
-    const std::size_t missing = information ? missing_from(*information, names) : 0;
-    if (information && (!best || missing < fewest_missing)) {
+    const std::size_t missing = information ? missing_from(*information, names) : kNoJson;
+    if (missing < fewest_missing) {
       fewest_missing = missing;
       best = std::move(candidate);
     }
-    return best && fewest_missing == 0;
+    return fewest_missing == 0;
   };
   if (consider(std::string(text)) || consider(json::with_strings_escaped(text, names)) ||
-      consider(json::with_strings_escaped(text, longest_first)) || best) {
-    return *best;
+      consider(json::with_strings_escaped(text, longest_first)) || fewest_missing != kNoJson) {
+    return best;
   }
   std::string layers;
   for (const std::string& name : names) {

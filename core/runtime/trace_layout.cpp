@@ -26,12 +26,13 @@ bool is_foreign(const std::string& file) {
 
 std::string folder_name(std::string engine, std::optional<std::int64_t> rank, int number) {
   std::ranges::replace(engine, '/', '_');
-  std::string name = engine + "." + std::to_string(::getpid());
+  std::string name = std::move(engine);
+  name.append(".").append(std::to_string(::getpid()));
   if (rank) {
-    name += ".r" + std::to_string(*rank);
+    name.append(".r").append(std::to_string(*rank));
   }
   if (number > 0) {
-    name += "." + std::to_string(number);
+    name.append(".").append(std::to_string(number));
   }
   return name;
 }

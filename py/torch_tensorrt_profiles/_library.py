@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -33,6 +34,16 @@ def _loaded() -> ctypes.CDLL:
     for name in ("torchtrt_profiles_activate", "torchtrt_profiles_deactivate"):
         getattr(library, name).restype = ctypes.c_char_p
     return library
+
+
+@functools.cache
+def scope_functions() -> tuple[Callable[[int], int], Callable[[int], bytes | None]]:
+    """``push`` and ``pop`` of ``core/runtime/c_api.h``. They keep the GIL: letting go of it would take longer."""
+    library = ctypes.PyDLL(str(LIBRARY))
+    push, pop = library.torchtrt_profiles_push_scope, library.torchtrt_profiles_pop_scope
+    push.argtypes, push.restype = [ctypes.c_int64], ctypes.c_int64
+    pop.argtypes, pop.restype = [ctypes.c_int64], ctypes.c_char_p
+    return push, pop
 
 
 def activate() -> None:

@@ -6,17 +6,23 @@ call on this thread, if it has to.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
-from types import ModuleType, TracebackType
-from typing import Any
+from collections.abc import Callable
+from types import FunctionType, ModuleType, TracebackType
+from typing import Any, TypeVar, cast
 
 import torch
+from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 
+from torch_tensorrt_profiles._library import scope_functions
 from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles.runtime._prepared import prepared_scope
 from torch_tensorrt_profiles.runtime._selection import select
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def optimization_profile(
@@ -53,38 +59,61 @@ def optimization_profile(
     return OptimizationProfileScope(program, profile, fallback)
 
 
+def _untraced(method: _Method) -> _Method:
+    """What torch.compiler.disable does, without its wrapper, which would take a good part of the time of a block.
+
+    Dynamo breaks its graph at a call of the method, and neither compiles the method's own frame nor what it calls.
+    """
+    vars(method).update(_torchdynamo_disable=True, _torchdynamo_disable_msg="a profile is selected outside of graphs")
+    set_code_exec_strategy(
+        cast(FunctionType, method).__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+    )
+    return method
+
+
 class OptimizationProfileScope:
     """The context manager that :func:`optimization_profile` returns."""
+
+    __slots__ = ("_is_listed", "_token", "fallback", "module", "profile")
 
     def __init__(self, program: Any, profile: str | int | None, fallback: bool = False) -> None:
         self.module = program
         self.profile = profile
         self.fallback = fallback
-        self._token: int | None = None
+        self._token = 0
+        self._is_listed = False
 
     # Not traced: the selection would be baked into a graph, or left out of it, and the nesting would go wrong.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @_untraced
     def __enter__(self) -> Any:
         if torch.compiler.is_exporting():
             raise RuntimeError(
                 "optimization_profile() was entered while a program is being exported; a selection cannot be part of a "
                 "program. Enter it around the calls of the compiled program instead."
             )
-        if self._token is not None:
+        if self._token:
             raise RuntimeError("this optimization_profile() block is already entered; make a new one for each block")
         prepared = prepared_scope(self.module, self.profile, self.fallback)
-        self._token = torch.ops.tensorrt._push_prepared_profile_scope.default(prepared.number)
-        _open_on_this_thread.scopes.append(self)
+        push, _ = scope_functions()
+        self._token = push(prepared.number)
+        if prepared.may_be_compiled_again:
+            _open_on_this_thread.scopes.append(self)
+            self._is_listed = True
         return self.module
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @_untraced
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        token, self._token = self._token, None
-        if self in _open_on_this_thread.scopes:
-            _open_on_this_thread.scopes.remove(self)
-        torch.ops.tensorrt._pop_profile_scope.default(token)
+        token, self._token = self._token, 0
+        if self._is_listed:
+            self._is_listed = False
+            with contextlib.suppress(ValueError):  # entered on another thread
+                _open_on_this_thread.scopes.remove(self)
+        _, pop = scope_functions()
+        message = pop(token)
+        if message is not None:
+            raise RuntimeError(message.decode(errors="replace"))
 
     def cover(self, program: Any) -> None:
         """Takes in the engines that the program has now."""
@@ -112,7 +141,7 @@ def graft(module: ModuleType, patches: Patches) -> None:
 
     @functools.wraps(stock)
     def grafted(module: Any, profile: Any, *, fallback: bool = False) -> OptimizationProfileScope:
-        return optimization_profile(module, profile, fallback=fallback)
+        return OptimizationProfileScope(module, profile, fallback)
 
     vars(grafted).update(__signature__=inspect.signature(grafted, follow_wrapped=False))
     grafted.__doc__ = optimization_profile.__doc__

@@ -20,12 +20,23 @@ _Check = Callable[[], bool]
 
 
 class PreparedScope:
-    """What a block says, in the C++ library's keeping."""
+    """What a block says, in the C++ library's keeping.
+
+    Attributes:
+        number: the C++ library's name for it.
+        has_engines: whether the program has engines to select on now.
+        may_be_compiled_again: whether the program may have others before the block ends.
+    """
+
+    __slots__ = ("__weakref__", "has_engines", "may_be_compiled_again", "number")
 
     def __init__(self, program: Any, profile: Any, fallback: bool) -> None:
+        from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
+
         engines, indices, others = select(program, profile)
-        self.number = torch.ops.tensorrt._prepare_profile_scope.default(engines, indices, others, fallback)
-        self.can_be_kept = bool(engines)
+        self.number = int(torch.ops.tensorrt._prepare_profile_scope.default(engines, indices, others, fallback))
+        self.has_engines = bool(engines)
+        self.may_be_compiled_again = isinstance(program, MutableTorchTensorRTModule)
         weakref.finalize(self, _forget, self.number).atexit = False
 
 
@@ -37,34 +48,47 @@ def _forget(number: int) -> None:
 class _Program:
     """The scopes of one program. Keeps neither it nor its engines alive."""
 
-    def __init__(self, checks: list[_Check]) -> None:
+    __slots__ = ("checks", "reference", "scopes")
+
+    def __init__(self, program: Any, checks: list[_Check]) -> None:
+        # By identity: a WeakKeyDictionary would compare, and takes several times as long.
+        number = id(program)
+        self.reference = weakref.ref(program, lambda _: _programs.pop(number, None))
         self.checks = checks
         self.scopes: dict[Any, PreparedScope] = {}
 
 
-_programs: weakref.WeakKeyDictionary[Any, _Program] = weakref.WeakKeyDictionary()
+_programs: dict[int, _Program] = {}
 
 
 def prepared_scope(program: Any, profile: Any, fallback: bool) -> PreparedScope:
     """The scope of a selection; from the second time on it is looked up. Raises what :func:`select` raises."""
-    key = (type(profile), profile, fallback)
-    try:
-        known = _programs.get(program)
-        scope = None if known is None else known.scopes.get(key)
-    except TypeError:  # a program or a profile that cannot be hashed
-        return PreparedScope(program, profile, fallback)
-    if known is not None and not all(check() for check in known.checks):
-        known = scope = None
-    if scope is not None:
-        return scope
+    known = _programs.get(id(program))
+    if known is not None:
+        if known.reference() is program and all(check() for check in known.checks):
+            scope = known.scopes.get((profile.__class__, profile, fallback)) if _is_hashable(profile) else None
+            if scope is not None:
+                return scope
+        else:
+            known = None
     scope = PreparedScope(program, profile, fallback)
-    if known is None and scope.can_be_kept:
-        checks = _checks(program)
-        if checks is not None:
-            known = _programs[program] = _Program(checks)
-    if known is not None and scope.can_be_kept:
-        known.scopes[key] = scope
+    if scope.has_engines:
+        known = known or _remember(program)
+        if known is not None:
+            known.scopes[profile.__class__, profile, fallback] = scope
     return scope
+
+
+def _is_hashable(profile: Any) -> bool:
+    return profile.__class__ in (str, int) or profile is None
+
+
+def _remember(program: Any) -> _Program | None:
+    checks = _checks(program)
+    if checks is None:
+        return None
+    known = _programs[id(program)] = _Program(program, checks)
+    return known
 
 
 def _checks(program: Any) -> list[_Check] | None:

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "core/runtime/c_api.h"
 #include "core/runtime/engine_registry.h"
 #include "core/runtime/runtime.h"
 #include "tests/core/runtime/support/harness.h"

@@ -5,9 +5,9 @@
 #include <latch>
 #include <thread>
 
+#include "core/runtime/c_api.h"
 #include "core/runtime/engine_registry.h"
 #include "core/runtime/json.h"
-#include "core/runtime/runtime.h"
 #include "tests/core/runtime/support/harness.h"
 
 namespace torch_tensorrt::profiles::testing {

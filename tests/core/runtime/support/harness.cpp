@@ -3,7 +3,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/runtime/runtime.h"
+#include "core/runtime/c_api.h"
 
 namespace torch_tensorrt::profiles::testing {
 
