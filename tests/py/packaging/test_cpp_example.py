@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,11 @@ BUILD = ROOT / "build" / "example"
 
 @pytest.fixture(scope="module")
 def example() -> Path:
-    """The program, built against the installed package."""
+    """The program, built against the installed package, or as TORCHTRT_PROFILES_CPP_EXAMPLE names it."""
+    if "TORCHTRT_PROFILES_CPP_EXAMPLE" in os.environ:
+        return Path(os.environ["TORCHTRT_PROFILES_CPP_EXAMPLE"])
+    if not (shutil.which("cmake") and shutil.which("g++")):
+        pytest.skip("needs cmake and g++, or TORCHTRT_PROFILES_CPP_EXAMPLE=<build/example/run_package>")
     if not Path(torch_tensorrt_profiles.cmake_prefix_path).is_dir():
         pytest.skip("this installation has no CMake configuration: pip install --no-build-isolation -e .")
     configure = ["cmake", "-S", str(ROOT / "cpp" / "example"), "-B", str(BUILD)]
@@ -39,11 +43,16 @@ def run(example: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def library_folders() -> list[str]:
-    folders = [Path(torch.__file__).parent / "lib", Path(torch_tensorrt_profiles.__file__).parent / "lib"]
-    for entry in filter(None, sys.path):
-        folders += sorted(Path(entry).glob("nvidia/**/lib"))
-        folders += sorted(Path(entry).glob("tensorrt*libs"))
-    return [*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    """Where this process has its libraries from, Torch-TensorRT being loaded, and where torch's and ours are."""
+    import torch_tensorrt  # noqa: F401
+
+    mapped = [line.split(maxsplit=5)[5] for line in Path("/proc/self/maps").read_text().splitlines() if ".so" in line]
+    wanted = re.compile(r"lib(torch|c10|shm|cu|nv|nccl|tensorrt)")
+    system = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
+    folders = {str(Path(path).parent) for path in mapped if wanted.match(Path(path).name)}
+    folders = {folder for folder in folders if not folder.startswith(system)}
+    first = [str(Path(module.__file__ or "").parent / "lib") for module in (torch, torch_tensorrt_profiles)]
+    return [*first, *sorted(folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
 
 
 def libtorchtrt() -> Path:
