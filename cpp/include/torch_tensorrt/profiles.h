@@ -67,7 +67,7 @@ struct ProfilingConfig {
 
 namespace detail {
 
-inline std::string name_of(TraceFormat format) {
+inline std::string_view name_of(TraceFormat format) {
   return format == TraceFormat::kTrex ? "trex" : "perfetto";
 }
 
@@ -87,18 +87,19 @@ inline ProfilingConfig profiling_config() {
 // Sets all three of every engine in the process, which each applies on its next call. Throws c10::Error for a folder
 // that cannot be made or written to; nothing is changed then.
 inline void set_profiling_config(const ProfilingConfig& config) {
-  detail::call<void>("tensorrt::set_profiling_config", bool{config.enabled}, detail::name_of(config.format),
+  detail::call<void>("tensorrt::set_profiling_config", config.enabled, std::string(detail::name_of(config.format)),
                      std::string(config.path_prefix));
 }
 
 inline void set_profile_execution(bool enabled) {
-  detail::call<void>("tensorrt::set_profile_execution", bool{enabled});
+  detail::call<void>("tensorrt::set_profile_execution", enabled);
 }
-template <typename T, typename = std::enable_if_t<!std::is_same_v<T, bool>>>
+template <typename T>
+  requires(!std::is_same_v<T, bool>)
 void set_profile_execution(T) = delete;  // a pointer or a number is no yes or no
 
 inline void set_profile_format(TraceFormat format) {
-  detail::call<void>("tensorrt::set_profile_format", detail::name_of(format));
+  detail::call<void>("tensorrt::set_profile_format", std::string(detail::name_of(format)));
 }
 
 inline void set_profile_path_prefix(std::string folder) {
@@ -223,14 +224,16 @@ inline constexpr Automatic automatic{};
 // bool or nullptr.
 class ProfileChoice {
  public:
-  ProfileChoice(Automatic) : which_(Automatic{}) {}                           // NOLINT(google-explicit-constructor)
-  ProfileChoice(std::string_view name) : which_(std::string(name)) {}         // NOLINT(google-explicit-constructor)
-  ProfileChoice(const std::string& name) : which_(name) {}                    // NOLINT(google-explicit-constructor)
-  ProfileChoice(const char* name) : ProfileChoice(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
-  template <typename Index, std::enable_if_t<std::is_integral_v<Index> && !std::is_same_v<Index, bool>, int> = 0>
-  ProfileChoice(Index index) : which_(checked(index)) {}  // NOLINT(google-explicit-constructor)
-  template <typename Bool, std::enable_if_t<std::is_same_v<Bool, bool>, int> = 0>
-  ProfileChoice(Bool) = delete;
+  explicit(false) ProfileChoice(Automatic /*by shape*/) : which_(Automatic{}) {}
+  explicit(false) ProfileChoice(std::string_view name) : which_(std::string(name)) {}
+  explicit(false) ProfileChoice(const std::string& name) : which_(name) {}
+  explicit(false) ProfileChoice(const char* name) : ProfileChoice(std::string_view(name)) {}
+  template <typename Index>
+    requires(std::is_integral_v<Index> && !std::is_same_v<Index, bool>)
+  explicit(false) ProfileChoice(Index index) : which_(checked(index)) {}
+  template <typename Bool>
+    requires std::is_same_v<Bool, bool>
+  explicit(false) ProfileChoice(Bool) = delete;
   ProfileChoice(std::nullptr_t) = delete;
 
   // Per engine: the index, or nothing for an engine that the choice does not concern. Throws std::invalid_argument for
@@ -284,7 +287,7 @@ class OptimizationProfileGuard {
 
   ~OptimizationProfileGuard() {
     try {
-      detail::call<void>("tensorrt::_pop_profile_scope", std::int64_t{token_});
+      detail::call<void>("tensorrt::_pop_profile_scope", token_);
     } catch (const std::exception& error) {
       detail::warn("", error);
     }
@@ -323,7 +326,7 @@ inline Chosen chosen_by_name(const std::vector<EngineHandle>& engines, const std
       if (candidate == name && !name.empty()) {
         chosen.emplace_back(engine, static_cast<std::int64_t>(index));
       }
-      if (!candidate.empty() && std::find(known.begin(), known.end(), candidate) == known.end()) {
+      if (!candidate.empty() && std::ranges::find(known, candidate) == known.end()) {
         known.push_back(candidate);
       }
     }

@@ -74,9 +74,10 @@ class ProfilesApi : public ::testing::Test {
     set_profiling_config(before_);
     std::filesystem::remove_all(folder_);
   }
-  std::filesystem::path folder_;
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
 
  private:
+  std::filesystem::path folder_;
   ProfilingConfig before_;
 };
 
@@ -92,14 +93,14 @@ TEST_F(ProfilesApi, ActivationIsIdempotentAndCanBeTakenBack) {
 
 TEST_F(ProfilesApi, EachSetterChangesOneField) {
   const std::int64_t start = profile_generation();
-  set_profile_path_prefix(folder_.string());
+  set_profile_path_prefix(folder().string());
   set_profile_format(TraceFormat::kTrex);
   set_profile_execution(true);
   EXPECT_TRUE(profile_execution());
   EXPECT_EQ(profile_format(), TraceFormat::kTrex);
-  EXPECT_EQ(profile_path_prefix(), folder_.string());
+  EXPECT_EQ(profile_path_prefix(), folder().string());
   EXPECT_EQ(profile_generation(), start + 3);
-  set_profiling_config({.enabled = false, .format = TraceFormat::kPerfetto, .path_prefix = folder_.string()});
+  set_profiling_config({.enabled = false, .format = TraceFormat::kPerfetto, .path_prefix = folder().string()});
   EXPECT_FALSE(profile_execution());
   EXPECT_EQ(profile_format(), TraceFormat::kPerfetto);
   EXPECT_EQ(profiling_config().generation, start + 4);
@@ -118,12 +119,13 @@ TEST_F(ProfilesApi, ProfilingGuardRestoresAllOfIt) {
   const ProfilingConfig before = profiling_config();
   const FakeEngine engine = unnamed();
   try {
-    const ProfilingGuard guard({.enabled = true, .format = TraceFormat::kPerfetto, .path_prefix = folder_.string()});
+    const ProfilingGuard guard({.enabled = true, .format = TraceFormat::kPerfetto, .path_prefix = folder().string()});
     run(engine, 2);
     EXPECT_TRUE(engine->is_profiling());
-    set_profile_path_prefix((folder_ / "deeper").string());
+    set_profile_path_prefix((folder() / "deeper").string());
     throw std::runtime_error("of the block");
-  } catch (const std::runtime_error&) {
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "of the block");
   }
   const ProfilingConfig after = profiling_config();
   EXPECT_FALSE(after.enabled);
@@ -131,19 +133,19 @@ TEST_F(ProfilesApi, ProfilingGuardRestoresAllOfIt) {
   EXPECT_EQ(after.path_prefix, before.path_prefix);
   run(engine, 2);
   EXPECT_FALSE(engine->is_profiling());
-  EXPECT_TRUE(std::filesystem::exists(folder_ / "plain_engine_execution_profile.trace"));
+  EXPECT_TRUE(std::filesystem::exists(folder() / "plain_engine_execution_profile.trace"));
   EXPECT_TRUE(contains(engine_timing(), "\"engine\": \"plain\""));
 }
 
 TEST_F(ProfilesApi, ProfilingGuardWhoseFolderIsGoneStillTurnsProfilingOff) {
-  set_profile_path_prefix((folder_ / "old").string());
+  set_profile_path_prefix((folder() / "old").string());
   {
-    const ProfilingGuard guard({.enabled = true, .path_prefix = (folder_ / "new").string()});
-    std::filesystem::remove_all(folder_ / "old");
-    std::filesystem::copy_file("/proc/self/status", folder_ / "old");
+    const ProfilingGuard guard({.enabled = true, .path_prefix = (folder() / "new").string()});
+    std::filesystem::remove_all(folder() / "old");
+    std::filesystem::copy_file("/proc/self/status", folder() / "old");
   }
   EXPECT_FALSE(profile_execution());
-  std::filesystem::remove_all(folder_);
+  std::filesystem::remove_all(folder());
 }
 
 TEST_F(ProfilesApi, ProfilingGuardThatCannotBeSetRestoresNothing) {
@@ -285,10 +287,8 @@ TEST(Record, DamagedOnesAreErrors) {
   EXPECT_EQ(read(R"({ "schema": 1, "profiles": [{"name": "\ud83d\ude00", "inputs": {}}] })").at(0).name,
             "\xF0\x9F\x98\x80");
   for (const char* json :
-       {"", "{", "[]", R"({"schema":1)",
-        R"({"schema":1} )"
-        "x",
-        R"({"schema":"1"})", R"({"schema":1,"profiles":[{"name":1}]})",
+       {"", "{", "[]", R"({"schema":1)", R"({"schema":1} x)", R"({"schema":"1"})",
+        R"({"schema":1,"profiles":[{"name":1}]})",
         R"({"schema":1,"profiles":[{"name":"a","inputs":{"x":{"min":[1,]}}}]})", R"({"schema":1,"other":[]})",
         R"({"schema":99999999999999999999})", R"({"schema":1,"profiles":[{"name":"\x"}]})"}) {
     EXPECT_TRUE(contains(message_of<std::runtime_error>([&] { read(json); }), "damaged")) << json;

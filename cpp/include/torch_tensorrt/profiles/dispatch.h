@@ -53,7 +53,7 @@ Result call(const char* name, Arguments... arguments) {
 
 inline std::int64_t push_profile_scope(const std::vector<c10::IValue>& engines,
                                        const std::vector<std::int64_t>& indices, bool falls_back) {
-  c10::impl::GenericList list(engines.at(0).type());
+  const c10::impl::GenericList list(engines.at(0).type());
   for (const c10::IValue& engine : engines) {
     list.push_back(engine);
   }

@@ -106,11 +106,15 @@ class RecordReader {
   ShapeRange range() {
     ShapeRange range;
     object([&](const std::string& key) {
-      std::vector<std::int64_t>& shape = key == "min" ? range.min : key == "opt" ? range.opt : range.max;
-      if (key != "min" && key != "opt" && key != "max") {
+      if (key == "min") {
+        list([&] { range.min.push_back(integer()); });
+      } else if (key == "opt") {
+        list([&] { range.opt.push_back(integer()); });
+      } else if (key == "max") {
+        list([&] { range.max.push_back(integer()); });
+      } else {
         damaged();
       }
-      list([&] { shape.push_back(integer()); });
     });
     return range;
   }
@@ -200,7 +204,7 @@ class RecordReader {
       if (value == std::string_view::npos) {
         damaged();
       }
-      code = code * 16 + static_cast<std::uint32_t>(value);
+      code = (code * 16) + static_cast<std::uint32_t>(value);
     }
     return code;
   }
