@@ -159,7 +159,7 @@ TEST(Activation, TheEnginesMethodsAreReplacedInTheirPlaceAndGivenBack) {
         }
         return out;
       },
-      "^(enable_profiling disable_profiling set_profile_format given back ){2}$");
+      "^(enable_profiling disable_profiling set_profile_format set_active_profile given back ){2}$");
 }
 
 TEST(Activation, AMethodThatSomebodyElseReplacedStaysTheirs) {
