@@ -65,7 +65,7 @@ Selection select_profile(const Engine& engine, EngineState& state, std::int64_t 
 }
 
 std::string describe(const Selection& selection, const EngineState& state, const Shapes* shapes) {
-  const std::string title = "optimization profile " + state.ranges.title(selection.index);
+  std::string title = "optimization profile " + state.ranges.title(selection.index);
   switch (selection.why) {
     case Selection::Why::kScope:
       return title + " is what the innermost optimization_profile() block of this thread says";
