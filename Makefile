@@ -50,7 +50,7 @@ lint: $(INSTALLED) $(VENV)/.linters
 tidy: $(INSTALLED) $(VENV)/.linters system-packages
 	cmake -S . -B $(BUILD)/tidy -DTORCHTRT_PROFILES_BUILD_TESTS=ON -DPython3_EXECUTABLE=$(abspath $(PY)) \
 	  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
-	$(VENV)/bin/clang-tidy -p $(BUILD)/tidy --quiet $$(git ls-files 'core/*.cpp' 'tests/core/*.cpp')
+	$(VENV)/bin/clang-tidy -p $(BUILD)/tidy --quiet $$(git ls-files 'core/*.cpp' 'tests/core/*.cpp' 'tests/cpp/api/*.cpp')
 
 format: $(VENV)/.linters
 	$(VENV)/bin/ruff check --fix .
@@ -94,4 +94,4 @@ apt:
 	  $$sudo apt-get update -q >/dev/null && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q $(APT) >/dev/null
 
 clean:
-	rm -rf $(BUILD) dist out py/*.egg-info py/torch_tensorrt_profiles/lib
+	rm -rf $(BUILD) dist out py/*.egg-info $(addprefix py/torch_tensorrt_profiles/,lib include share)

@@ -1,4 +1,5 @@
-"""Builds libtorchtrt_profiles.so with CMake against the torch that is installed, and puts it into the package."""
+"""Builds libtorchtrt_profiles.so with CMake against the torch that is installed, and puts it into the package, with the C++
+header and the CMake configuration that go with it."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent.resolve()
-LIBRARY = "libtorchtrt_profiles.so"
-FOLDER = Path("torch_tensorrt_profiles", "lib")
+PACKAGE = "torch_tensorrt_profiles"
+INSTALLED = ("lib", "include", "share")  # folders of the package that CMake fills
 BUILD = ROOT / "build" / "native"  # kept, so that the next build is an incremental one
 
 
@@ -44,17 +45,16 @@ class BuildWithCMake(build_ext):
         subprocess.run(
             ["cmake", "--build", str(BUILD), "--target", "torchtrt_profiles", "--parallel", jobs], check=True
         )
-        (built,) = BUILD.rglob(LIBRARY)
-        target = self._target()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self.copy_file(str(built), str(target))
+        subprocess.run(["cmake", "--install", str(BUILD), "--prefix", str(self._prefix())], check=True)
 
-    def _target(self) -> Path:
+    def _prefix(self) -> Path:
         in_place = self.inplace or getattr(self, "editable_mode", False)
-        return (ROOT / "py" if in_place else Path(self.build_lib)) / FOLDER / LIBRARY
+        return ROOT / "py" if in_place else Path(self.build_lib)
 
     def get_outputs(self) -> list[str]:
-        return [str(self._target())]
+        package = self._prefix() / PACKAGE
+        installed = [path for folder in INSTALLED for path in (package / folder).rglob("*") if path.is_file()]
+        return sorted(map(str, installed))
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}

@@ -3,6 +3,7 @@ set(TORCHTRT_PROFILES_SOURCES
     core/runtime/c_api.cpp
     core/runtime/context_numbers.cpp
     core/runtime/cuda_streams.cpp
+    core/runtime/device_memory.cpp
     core/runtime/engine_profiling.cpp
     core/runtime/engine_registry.cpp
     core/runtime/engine_session.cpp
@@ -11,6 +12,7 @@ set(TORCHTRT_PROFILES_SOURCES
     core/runtime/json.cpp
     core/runtime/layer_timings.cpp
     core/runtime/own_methods.cpp
+    core/runtime/profile_contexts.cpp
     core/runtime/profile_metadata.cpp
     core/runtime/profile_path.cpp
     core/runtime/profile_ranges.cpp

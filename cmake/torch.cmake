@@ -18,6 +18,9 @@ if(NOT EXISTS "${TORCH_DIR}/include/torch/library.h")
 endif()
 
 foreach(name c10 torch_cpu)
+  if(TARGET torch::${name})
+    continue()
+  endif()
   add_library(torch::${name} SHARED IMPORTED)
   set_target_properties(torch::${name} PROPERTIES IMPORTED_LOCATION "${TORCH_DIR}/lib/lib${name}.so")
   target_include_directories(torch::${name} SYSTEM INTERFACE "${TORCH_DIR}/include"

@@ -7,7 +7,8 @@
 
 namespace torch_tensorrt::profiles {
 
-// For each engine the number of the execution context that it has now, or -1 for none. No other context of the process,
+// For each engine the number of the execution context that it has now, or -1 for none; then, where it has a context per
+// profile, those of the others. No other context of the process,
 // before or after, has the number, so a CUDA graph captured on a context is still good as long as it stays the same.
 [[nodiscard]] std::vector<std::int64_t> context_numbers(const std::vector<Engine>& engines);
 

@@ -39,4 +39,10 @@ bool is_capturing(const std::optional<c10::Stream>& stream) {
   return stream && c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).isStreamCapturing(*stream);
 }
 
+void wait_for(const std::optional<c10::Stream>& stream) {
+  if (stream && !is_capturing(stream)) {
+    c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).synchronizeStream(*stream);
+  }
+}
+
 }  // namespace torch_tensorrt::profiles

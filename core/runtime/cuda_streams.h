@@ -25,4 +25,7 @@ namespace torch_tensorrt::profiles {
 
 [[nodiscard]] bool is_capturing(const std::optional<c10::Stream>& stream);
 
+// Until what is on the stream has run, unless it is being captured.
+void wait_for(const std::optional<c10::Stream>& stream);
+
 }  // namespace torch_tensorrt::profiles

@@ -40,10 +40,10 @@ void EngineProfiling::apply(const GlobalProfilingConfig& config, bool suspended)
     } else {
       start(config);
     }
-    runtime_.trace_layout().record(
-        config.profile_path_prefix,
-        {state_.identity.name, reinterpret_cast<std::uintptr_t>(engine_.address()), state_.identity.device,
-         state_.claim->folder(), state_.format, rank_of(engine_), state_.identity.profile_names()});
+    runtime_.trace_layout().record(config.profile_path_prefix,
+                                   {state_.identity.name, reinterpret_cast<std::uintptr_t>(engine_.address()),
+                                    state_.identity.device, state_.claim->folder(), state_.format, rank_of(engine_),
+                                    state_.identity.profile_names(), state_.context_title()});
   }
 }
 
@@ -116,7 +116,8 @@ void EngineProfiling::take_folder(const GlobalProfilingConfig& config) {
   const bool has_claim = state_.claim != nullptr;
   std::unique_ptr<TraceClaim> fresh;
   if (!has_claim || state_.claim->prefix() != config.profile_path_prefix) {
-    fresh = runtime_.trace_layout().claim(config.profile_path_prefix, state_.identity.name, rank_of(engine_));
+    fresh = runtime_.trace_layout().claim(config.profile_path_prefix, state_.identity.name, rank_of(engine_),
+                                          state_.is_sibling ? state_.context_title() : std::string());
   }
   const std::string current = engine_.profile_path_prefix();
   if (!has_claim || current != state_.claim->folder()) {

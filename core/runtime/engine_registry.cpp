@@ -1,5 +1,7 @@
 #include "core/runtime/engine_registry.h"
 
+#include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace torch_tensorrt::profiles {
@@ -16,6 +18,32 @@ void EngineState::learn(const Engine& engine) {
   }
   runs.resize(static_cast<std::size_t>(profile_count));
   is_known = true;
+}
+
+std::string EngineState::context_title() const {
+  if (!context_profile) {
+    return {};
+  }
+  const auto at = static_cast<std::size_t>(*context_profile);
+  const bool is_named = at < identity.profiles.size() && !identity.profiles[at].name.empty();
+  return is_named ? identity.profiles[at].name : "profile_" + std::to_string(at);
+}
+
+void EngineState::add_counters_to(std::int64_t& other_switches, std::vector<std::int64_t>& other_runs) const {
+  other_switches += switches;
+  std::ranges::transform(runs, other_runs, other_runs.begin(), std::plus<>());
+}
+
+std::shared_ptr<const ProfileContexts> ProfileContextsSlot::get_filled() const {
+  const std::scoped_lock lock(mutex_);
+  return contexts_;
+}
+
+std::shared_ptr<const ProfileContexts> ProfileContextsSlot::exchange(std::shared_ptr<const ProfileContexts> contexts) {
+  const std::scoped_lock lock(mutex_);
+  is_filled_.store(contexts != nullptr, std::memory_order_relaxed);
+  contexts_.swap(contexts);
+  return contexts;
 }
 
 EngineRegistry& EngineRegistry::instance() {
@@ -53,9 +81,15 @@ std::vector<std::pair<const void*, std::shared_ptr<EngineState>>> EngineRegistry
 }
 
 void EngineRegistry::forget(const void* address) noexcept {
-  decltype(states_)::node_type state;  // dies after the lock
-  const std::unique_lock lock(mutex_);
-  state = states_.extract(address);
+  decltype(states_)::node_type state;
+  {
+    const std::unique_lock lock(mutex_);
+    state = states_.extract(address);
+  }
+  if (!state.empty()) {
+    // Siblings die with the engine, also where somebody else still looks at its state.
+    [[maybe_unused]] const auto siblings = state.mapped()->contexts.exchange(nullptr);
+  }
 }
 
 }  // namespace torch_tensorrt::profiles

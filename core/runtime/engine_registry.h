@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -16,12 +17,32 @@
 
 namespace torch_tensorrt::profiles {
 
+class ProfileContexts;
+
+// The place of what only some engines have. Empty costs one relaxed load.
+class ProfileContextsSlot {
+ public:
+  [[nodiscard]] std::shared_ptr<const ProfileContexts> get() const {
+    return is_filled_.load(std::memory_order_relaxed) ? get_filled() : nullptr;
+  }
+  // Returns what was there, for the caller to drop without a lock.
+  [[nodiscard]] std::shared_ptr<const ProfileContexts> exchange(std::shared_ptr<const ProfileContexts> contexts);
+
+ private:
+  [[nodiscard]] std::shared_ptr<const ProfileContexts> get_filled() const;
+
+  std::atomic<bool> is_filled_{false};
+  mutable std::mutex mutex_;  // a leaf
+  std::shared_ptr<const ProfileContexts> contexts_;
+};
+
 // What we know of one live engine object.
 struct EngineState : std::enable_shared_from_this<EngineState> {
   // Held over every use of the engine, the call itself included. It guards all that follows.
   //
-  // Lock order: an engine's mutex (Torch-TensorRT's own engine->mu comes inside it), then the configuration's. The
-  // registry's and the trace layout's are leaves, never held together. Under any of them: no Python, no dropping of
+  // Lock order: an engine's mutex (Torch-TensorRT's own engine->mu comes inside it), then its siblings' (see
+  // ProfileContexts), one at a time, then the configuration's. The registry's, the trace layout's and the slots' are
+  // leaves, never held together. Under any of them: no Python, no dropping of
   // tensors or engines, no warning (DeferredWarnings). The GIL may be held when they are taken: AOTInductor does not
   // release it.
   std::mutex mutex;
@@ -29,15 +50,20 @@ struct EngineState : std::enable_shared_from_this<EngineState> {
   const std::int64_t track;  // numbers the engines of the process
   explicit EngineState(std::int64_t number) : track(number) {}
 
-  // Reads the facts down to is_multidevice, once.
+  // Reads the facts down to is_multidevice, once; from then on they may be read without the lock.
   void learn(const Engine& engine);
-  bool is_known = false;
+  std::atomic<bool> is_known{false};
   EngineIdentity identity;
   std::int64_t profile_count = 1;
   ProfileRanges ranges;
   bool is_multidevice = false;
 
-  std::optional<std::int64_t> pin;
+  // Read without the lock too: with a context per profile, the pin tells which object's lock to take.
+  [[nodiscard]] std::optional<std::int64_t> pin() const {
+    const std::int64_t index = pin_.load(std::memory_order_acquire);
+    return index == kNotPinned ? std::nullopt : std::optional(index);
+  }
+  void set_pin(std::optional<std::int64_t> index) { pin_.store(index.value_or(kNotPinned), std::memory_order_release); }
   std::int64_t base = 0;                    // the index that anybody else last set
   std::optional<std::int64_t> switched_to;  // ours, where it is not the base
   bool has_failed = false;                  // the last call threw
@@ -63,6 +89,25 @@ struct EngineState : std::enable_shared_from_this<EngineState> {
   std::unique_ptr<TraceClaim> claim;
   std::uint64_t warned_generation = 0;  // one warning per configuration
   LayerTimings timings;
+
+  // What the owner last gave to update_runtime_settings(), which no getter tells.
+  std::vector<c10::IValue> runtime_settings;
+
+  // A context per profile (see ProfileContexts).
+  ProfileContextsSlot contexts;                 // the siblings of a first object
+  std::int64_t context_uses = 0;                // how often they were asked for
+  std::optional<std::int64_t> context_profile;  // what the object's context is for, a first object's and a sibling's
+  bool is_sibling = false;
+  std::optional<OutputModes> mirrored_output_modes;  // of a sibling: what it has from the first object
+  bool is_retired = false;                           // of a sibling: calls that come now go elsewhere
+  // The name of context_profile, "profile_<i>" where it has none; "" for an object that runs every profile.
+  [[nodiscard]] std::string context_title() const;
+  // Adds what this object did to another's counters.
+  void add_counters_to(std::int64_t& other_switches, std::vector<std::int64_t>& other_runs) const;
+
+ private:
+  static constexpr std::int64_t kNotPinned = -1;
+  std::atomic<std::int64_t> pin_{kNotPinned};
 };
 
 // The state of every engine that has come by. Keyed by address: an engine announces its own end, so no state outlives

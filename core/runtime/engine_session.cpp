@@ -10,7 +10,6 @@
 
 #include "core/runtime/cuda_streams.h"
 #include "core/runtime/engine_profiling.h"
-#include "core/runtime/profile_selection.h"
 #include "core/runtime/trace_files.h"
 
 namespace torch_tensorrt::profiles {
@@ -106,20 +105,19 @@ bool EngineSession::context_is_lost() const {
 }
 
 void EngineSession::select() {
-  if (!state_.ranges.are_known() && !state_.pin && !state_.switched_to && !scoped_profile(state_)) {
+  if (settled_ == nullptr && !state_.ranges.are_known() && !state_.pin() && !state_.switched_to &&
+      !scoped_profile(state_)) {
     may_leave_index_ = true;  // nothing to select and nothing to check: finish() sees where the engine is
     return;
   }
-  Shapes shapes;
-  if (state_.ranges.are_known()) {
-    for (const c10::IValue& input : inputs_.toListRef()) {
-      shapes.push_back(input.toTensor().defined() ? input.toTensor().sizes() : c10::IntArrayRef());
-    }
-  }
+  const Shapes shapes = shapes_of(state_, inputs_);
   const std::int64_t active = state_.profile_count > 1 ? engine_.active_profile_index() : 0;
-  const Selection selection = select_profile(engine_, state_, active, &shapes);
+  if (settled_ != nullptr) {
+    note_base(state_, active);
+  }
+  const Selection selection = settled_ != nullptr ? *settled_ : select_profile(engine_, state_, active, &shapes);
   TORCH_CHECK_VALUE(!selection.is_error(), "tensorrt::execute_engine: engine '", state_.identity.name,
-                    "': ", describe(selection, state_, &shapes));
+                    "': ", describe(selection, called_, &shapes));
   index_ = selection.index;
   if (state_.profile_count == 1) {
     return;
@@ -131,9 +129,9 @@ void EngineSession::select() {
     set_auto_select(lets_torchtrt_choose);
     borrows_auto_select_ = lets_torchtrt_choose;
   }
-  if (selection.why == Selection::Why::kFallback && is_first_fallback(state_)) {
+  if (selection.why == Selection::Why::kFallback && is_first_fallback(called_)) {
     warnings_.add("torch-tensorrt-profiles: engine '" + state_.identity.name +
-                  "': " + describe(selection, state_, &shapes) + " (Said once per block.)");
+                  "': " + describe(selection, called_, &shapes) + " (Said once per block.)");
   }
   if (selection.index != active) {
     switch_profile(active, selection.index);

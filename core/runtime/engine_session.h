@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/runtime/engine_registry.h"
+#include "core/runtime/profile_selection.h"
 #include "core/runtime/runtime.h"
 #include "core/runtime/torchtrt_engine.h"
 #include "core/runtime/warnings.h"
@@ -17,9 +18,17 @@ namespace torch_tensorrt::profiles {
 // What one call on an engine needs before and after it. Lives under the engine's lock.
 class EngineSession {
  public:
-  EngineSession(Runtime& runtime, const Engine& engine, EngineState& state, const c10::IValue& inputs,
-                DeferredWarnings& warnings)
-      : runtime_(runtime), engine_(engine), state_(state), inputs_(inputs), warnings_(warnings) {}
+  // `called` is the engine that the program named, whose sibling `engine` may be; `selection` what it is to run, where
+  // that is settled already.
+  EngineSession(Runtime& runtime, const Engine& engine, EngineState& state, const EngineState& called,
+                const Selection* selection, const c10::IValue& inputs, DeferredWarnings& warnings)
+      : runtime_(runtime),
+        engine_(engine),
+        state_(state),
+        called_(called),
+        settled_(selection),
+        inputs_(inputs),
+        warnings_(warnings) {}
 
   ~EngineSession();
   EngineSession(const EngineSession&) = delete;
@@ -69,6 +78,8 @@ class EngineSession {
   Runtime& runtime_;
   const Engine& engine_;
   EngineState& state_;
+  const EngineState& called_;
+  const Selection* settled_;
   const c10::IValue& inputs_;
   DeferredWarnings& warnings_;
   std::optional<bool> is_being_captured_;

@@ -4,6 +4,7 @@
 
 #include "core/runtime/engine_registry.h"
 #include "core/runtime/engine_session.h"
+#include "core/runtime/profile_contexts.h"
 #include "core/runtime/runtime.h"
 #include "core/runtime/warnings.h"
 
@@ -24,9 +25,13 @@ void execute_engine(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
     call_through();
     return;
   }
-  const std::scoped_lock lock(state->mutex);
+  const c10::IValue& inputs = torch::jit::peek(*stack, 0, 2);
+  const ContextLock target(engine, *state, inputs);
   try {
-    EngineSession session(runtime, engine, *state, torch::jit::peek(*stack, 0, 2), warnings);
+    if (target.is_sibling()) {
+      torch::jit::peek(*stack, 1, 2) = target.engine().value();
+    }
+    EngineSession session(runtime, target.engine(), target.state(), *state, target.selection(), inputs, warnings);
     session.prepare();
     session.run(call_through);
     session.finish();

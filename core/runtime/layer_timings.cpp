@@ -28,17 +28,31 @@ void LayerTimings::account(std::int64_t profile, const std::vector<LayerTotal>& 
     if (added_count <= 0) {
       continue;
     }
-    std::optional<std::size_t>& row = where_[key];
     if (!counts) {
+      where_.try_emplace(key);
       continue;
     }
-    if (!row) {
-      row = rows_.size();
-      rows_.push_back({profile, now.name, 0, 0});
-    }
-    rows_[*row].count += added_count;
-    rows_[*row].total_ms += added_ms;
+    Row& row = row_of(profile, now.name);
+    row.count += added_count;
+    row.total_ms += added_ms;
   }
+}
+
+void LayerTimings::add(const LayerTimings& other) {
+  for (const Row& more : other.rows_) {
+    Row& row = row_of(more.profile, more.layer);
+    row.count += more.count;
+    row.total_ms += more.total_ms;
+  }
+}
+
+LayerTimings::Row& LayerTimings::row_of(std::int64_t profile, const std::string& layer) {
+  std::optional<std::size_t>& row = where_[{profile, layer}];
+  if (!row) {
+    row = rows_.size();
+    rows_.push_back({profile, layer, 0, 0});
+  }
+  return rows_[*row];
 }
 
 }  // namespace torch_tensorrt::profiles

@@ -35,6 +35,8 @@ class LayerTimings {
   void skip_call(std::int64_t profile, const std::vector<LayerTotal>& totals) { account(profile, totals, false); }
   // The rows start over; the profiler goes on.
   void clear();
+  // Adds what another context of the same engine took.
+  void add(const LayerTimings& other);
   // In the order in which the layers were first seen.
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
 
@@ -45,6 +47,8 @@ class LayerTimings {
   };
 
   void account(std::int64_t profile, const std::vector<LayerTotal>& totals, bool counts);
+
+  Row& row_of(std::int64_t profile, const std::string& layer);
 
   std::map<std::string, Seen> seen_;
   std::map<std::pair<std::int64_t, std::string>, std::optional<std::size_t>> where_;  // row of (profile, layer)

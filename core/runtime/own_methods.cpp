@@ -2,17 +2,19 @@
 
 #include "core/runtime/engine_profiling.h"
 #include "core/runtime/engine_registry.h"
+#include "core/runtime/profile_contexts.h"
 #include "core/runtime/runtime.h"
 
 namespace torch_tensorrt::profiles {
 
-void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const c10::IValue& argument,
+void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const std::vector<c10::IValue>& arguments,
                    const std::function<void()>& call_through) {
   EngineState* const state = EngineRegistry::instance().of(engine);
   if (state == nullptr) {
     call_through();
     return;
   }
+  std::vector<c10::IValue> settings = arguments;  // the old ones die after the lock
   const std::scoped_lock lock(state->mutex);
   call_through();
   EngineProfiling profiling(Runtime::instance(), engine, *state);
@@ -24,10 +26,20 @@ void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const c1
       profiling.on_own_disable();
       break;
     case EngineClass::OwnMethod::kSetProfileFormat:
-      profiling.on_own_format(argument.toStringRef());
+      profiling.on_own_format(arguments.at(0).toStringRef());
+      break;
+    case EngineClass::OwnMethod::kUpdateRuntimeSettings:
+      state->runtime_settings.swap(settings);
+      for_each_sibling(
+          *state, [&arguments](const Engine& sibling, EngineState&) { sibling.update_runtime_settings(arguments); });
+      break;
+    case EngineClass::OwnMethod::kUseDynamicallyAllocatedResources:
+      for_each_sibling(*state, [&arguments](const Engine& sibling, EngineState&) {
+        sibling.use_dynamically_allocated_resources(arguments);
+      });
       break;
     case EngineClass::OwnMethod::kSetActiveProfile:
-      state->base = argument.toInt();  // also where a block of ours had left it there already
+      state->base = arguments.at(0).toInt();  // also where a block of ours had left it there already
       state->switched_to.reset();
       break;
   }

@@ -2,21 +2,13 @@
 
 #include <c10/util/Exception.h>
 
+#include "core/runtime/profile_contexts.h"
+
 namespace torch_tensorrt::profiles {
 namespace {
 
-EngineState& known(const Engine& engine) {
-  EngineState* const state = EngineRegistry::instance().of(engine);
-  TORCH_CHECK(
-      state != nullptr,
-      "torch-tensorrt-profiles: this engine is not of the class that Torch-TensorRT 2.14 has, so its profile cannot be "
-      "selected. Install torch-tensorrt-rtx or torch-tensorrt 2.14.");
-  return *state;
-}
-
-// Under the engine's lock.
-void check_index(const Engine& engine, EngineState& state, std::int64_t index) {
-  state.learn(engine);
+// For an engine that is known.
+void check_index(const Engine& engine, const EngineState& state, std::int64_t index) {
   TORCH_CHECK_INDEX(index >= 0 && index < state.profile_count, "optimization profile ", index,
                     " is out of range: engine '", state.identity.name, "' has ", state.profile_count,
                     state.profile_count == 1 ? " profile, index 0." : " profiles, indices 0 to ",
@@ -27,17 +19,14 @@ void check_index(const Engine& engine, EngineState& state, std::int64_t index) {
       "rebuilt, so the call might run on profile 0 unnoticed. Install the torch-tensorrt-rtx or torch-tensorrt wheel.");
 }
 
-}  // namespace
-
-Selection select_profile(const Engine& engine, EngineState& state, std::int64_t active, const Shapes* shapes) {
+// `base` is what runs where neither scope nor pin says anything, `active` what the engine is on.
+Selection resolve(const Engine& engine, const EngineState& state, std::int64_t base, std::int64_t active,
+                  const Shapes* shapes) {
   using Why = Selection::Why;
-  if (state.switched_to != active) {
-    state.base = active;  // not where we left it
-    state.switched_to.reset();
-  }
   const auto scope = scoped_profile(state);
-  const std::int64_t preferred = state.pin.value_or(state.base);
-  Selection selection{preferred, state.pin ? Why::kPin : Why::kBase, scope.has_value()};
+  const auto pin = state.pin();
+  const std::int64_t preferred = pin.value_or(base);
+  Selection selection{preferred, pin ? Why::kPin : Why::kBase, scope.has_value()};
   const bool chooses = scope && scope->index == kByShape;
   if (chooses) {
     selection.why = state.ranges.are_known() ? Why::kPreferredFits : Why::kTorchTensorRT;
@@ -64,6 +53,74 @@ Selection select_profile(const Engine& engine, EngineState& state, std::int64_t 
   return selection;
 }
 
+// The state, whose facts are known. Waits for a call that is under way only where they were not.
+EngineState& learned(const Engine& engine) {
+  EngineState& state = known_engine(engine);
+  if (!state.is_known) {
+    const std::scoped_lock lock(state.mutex);
+    state.learn(engine);
+  }
+  return state;
+}
+
+std::tuple<Selection, std::string> selection_on_this_thread(const Engine& engine, const Shapes* shapes) {
+  EngineState& state = learned(engine);
+  if (const auto contexts = state.contexts.get()) {
+    if (const auto settled = select_profile_without_engine(engine, state, contexts->home(), shapes)) {
+      return {*settled, describe(*settled, state, shapes)};
+    }
+  }
+  const std::scoped_lock lock(state.mutex);
+  const Selection selection = select_profile(engine, state, engine.active_profile_index(), shapes);
+  return {selection, describe(selection, state, shapes)};
+}
+
+}  // namespace
+
+EngineState& known_engine(const Engine& engine) {
+  EngineState* const state = EngineRegistry::instance().of(engine);
+  TORCH_CHECK(
+      state != nullptr,
+      "torch-tensorrt-profiles: this engine is not of the class that Torch-TensorRT 2.14 has, so its profile cannot be "
+      "selected. Install torch-tensorrt-rtx or torch-tensorrt 2.14.");
+  return *state;
+}
+
+void note_base(EngineState& state, std::int64_t active) {
+  if (state.switched_to != active) {
+    state.base = active;  // not where we left it
+    state.switched_to.reset();
+  }
+}
+
+Shapes shapes_of(const EngineState& state, const c10::IValue& inputs) {
+  Shapes shapes;
+  if (state.ranges.are_known()) {
+    for (const c10::IValue& input : inputs.toListRef()) {
+      shapes.push_back(input.toTensor().defined() ? input.toTensor().sizes() : c10::IntArrayRef());
+    }
+  }
+  return shapes;
+}
+
+Selection select_profile(const Engine& engine, EngineState& state, std::int64_t active, const Shapes* shapes) {
+  note_base(state, active);
+  return resolve(engine, state, state.base, active, shapes);
+}
+
+std::optional<Selection> select_profile_without_engine(const Engine& engine, const EngineState& state,
+                                                       std::int64_t home, const Shapes* shapes) {
+  const auto scope = scoped_profile(state);
+  const auto pin = state.pin();
+  if (scope ? scope->index == kByShape && !state.ranges.are_known() : !pin) {
+    return std::nullopt;
+  }
+  if (!scope && shapes != nullptr && state.ranges.are_known() && !state.ranges.fit(*pin, *shapes)) {
+    return std::nullopt;  // Torch-TensorRT's own choice may be on
+  }
+  return resolve(engine, state, home, home, shapes);
+}
+
 std::string describe(const Selection& selection, const EngineState& state, const Shapes* shapes) {
   std::string title = "optimization profile " + state.ranges.title(selection.index);
   switch (selection.why) {
@@ -74,7 +131,7 @@ std::string describe(const Selection& selection, const EngineState& state, const
     case Selection::Why::kBase:
       return title + " is what the engine is set to; no block and no pin selects another";
     case Selection::Why::kPreferredFits:
-      return title + " is the " + (state.pin ? "pinned one" : "one that the engine is set to") +
+      return title + " is the " + (state.pin() ? "pinned one" : "one that the engine is set to") +
              ", and takes the shapes; the block chooses by shape";
     case Selection::Why::kFirstThatFits:
       return title + " is the first declared that takes the shapes; the block chooses by shape";
@@ -91,37 +148,33 @@ std::string describe(const Selection& selection, const EngineState& state, const
 }
 
 void pin_profile(const Engine& engine, std::int64_t index) {
-  EngineState& state = known(engine);
-  const std::scoped_lock lock(state.mutex);
+  EngineState& state = learned(engine);
   check_index(engine, state, index);
-  state.pin = index;
+  state.set_pin(index);
 }
 
 void unpin_profile(const Engine& engine) {
-  EngineState& state = known(engine);
-  const std::scoped_lock lock(state.mutex);
-  state.pin.reset();
+  known_engine(engine).set_pin(std::nullopt);
 }
 
 std::int64_t selected_profile(const Engine& engine) {
-  EngineState& state = known(engine);
-  const std::scoped_lock lock(state.mutex);
-  state.learn(engine);
-  return select_profile(engine, state, engine.active_profile_index(), nullptr).index;
+  return std::get<0>(selection_on_this_thread(engine, nullptr)).index;
 }
 
 std::tuple<std::int64_t, std::string> explain_profile(
     const Engine& engine, const std::optional<std::vector<std::vector<std::int64_t>>>& shapes) {
-  EngineState& state = known(engine);
-  const std::scoped_lock lock(state.mutex);
-  state.learn(engine);
-  Shapes views;
-  if (shapes) {
-    views.append(shapes->begin(), shapes->end());
+  const auto explained = [&engine](const Shapes* given) -> std::tuple<std::int64_t, std::string> {
+    const auto [selection, why] = selection_on_this_thread(engine, given);
+    return {selection.is_error() ? -1 : selection.index, why};
+  };
+  if (!shapes) {
+    return explained(nullptr);
   }
-  const Shapes* const given = shapes ? &views : nullptr;
-  const Selection selection = select_profile(engine, state, engine.active_profile_index(), given);
-  return {selection.is_error() ? -1 : selection.index, describe(selection, state, given)};
+  Shapes views;
+  for (const auto& shape : *shapes) {
+    views.push_back(shape);
+  }
+  return explained(&views);
 }
 
 ProfileChoices choices_of(const std::vector<Engine>& engines, const std::vector<std::int64_t>& indices) {
@@ -129,9 +182,8 @@ ProfileChoices choices_of(const std::vector<Engine>& engines, const std::vector<
                     indices.size(), " indices. Give one index per engine.");
   ProfileChoices choices;
   for (std::size_t i = 0; i < engines.size(); ++i) {
-    EngineState& state = known(engines[i]);
+    EngineState& state = learned(engines[i]);
     if (indices[i] != kByShape) {
-      const std::scoped_lock lock(state.mutex);
       check_index(engines[i], state, indices[i]);
     }
     choices.insert_or_assign(&state, ProfileChoice{state.weak_from_this(), indices[i]});
@@ -148,13 +200,15 @@ std::shared_ptr<const ProfileScope> make_profile_scope(const std::vector<Engine>
 }
 
 c10::Dict<std::string, std::int64_t> profile_counters(const Engine& engine) {
-  EngineState& state = known(engine);
+  EngineState& state = learned(engine);
   const std::scoped_lock lock(state.mutex);
-  state.learn(engine);
+  std::int64_t switches = state.switches;
+  std::vector<std::int64_t> runs = state.runs;
+  for_each_sibling(state, [&](const Engine&, const EngineState& sibling) { sibling.add_counters_to(switches, runs); });
   const c10::Dict<std::string, std::int64_t> counters;  // a handle: what it names is filled below
-  counters.insert("switches", state.switches);
-  for (std::size_t i = 0; i < state.runs.size(); ++i) {
-    counters.insert("runs_" + std::to_string(i), state.runs[i]);
+  counters.insert("switches", switches);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    counters.insert("runs_" + std::to_string(i), runs[i]);
   }
   return counters;
 }

@@ -38,14 +38,26 @@ struct Selection {
 };
 
 // For a call with these shapes on this thread, under the engine's lock. Shapes may be left out where nobody knows them;
-// every profile fits then. `active` is what the engine is on: takes note of what others set since our last switch.
+// every profile fits then. `active` is what the engine is on; see note_base().
 [[nodiscard]] Selection select_profile(const Engine& engine, EngineState& state, std::int64_t active,
                                        const Shapes* shapes);
+// The same where scope or pin settle it, whatever the engine is on; nothing where they do not. Without a lock, for an
+// engine that is known. `home` stands in for the base.
+[[nodiscard]] std::optional<Selection> select_profile_without_engine(const Engine& engine, const EngineState& state,
+                                                                     std::int64_t home, const Shapes* shapes);
+
+// Takes note of what others set since our last switch.
+void note_base(EngineState& state, std::int64_t active);
+// The shapes of a call's inputs, where the engine's ranges are known; they stay the tensors'.
+[[nodiscard]] Shapes shapes_of(const EngineState& state, const c10::IValue& inputs);
+
+// The state of an engine. Throws for an object that is no engine of the class we know.
+[[nodiscard]] EngineState& known_engine(const Engine& engine);
 
 // The error, or the reason, in words.
 [[nodiscard]] std::string describe(const Selection& selection, const EngineState& state, const Shapes* shapes);
 
-// What the operators do; each takes the engine's lock. They throw for an object that is no engine of the class we know.
+// What the operators do. They throw for an object that is no engine of the class we know.
 void pin_profile(const Engine& engine, std::int64_t index);
 void unpin_profile(const Engine& engine);
 // For a block that chooses by shape: the profile that is tried first.

@@ -10,6 +10,7 @@
 
 #include "core/runtime/context_numbers.h"
 #include "core/runtime/execute_engine.h"
+#include "core/runtime/profile_contexts.h"
 #include "core/runtime/profile_scope.h"
 #include "core/runtime/profile_selection.h"
 #include "core/runtime/runtime.h"
@@ -33,6 +34,8 @@ constexpr std::array kSchemas{
     "tensorrt::clear_active_profile(__torch__.torch.classes.tensorrt.Engine engine) -> ()",
     "tensorrt::get_active_profile(__torch__.torch.classes.tensorrt.Engine engine) -> int",
     "tensorrt::get_profile_counters(__torch__.torch.classes.tensorrt.Engine engine) -> Dict(str, int)",
+    "tensorrt::_make_profile_contexts(__torch__.torch.classes.tensorrt.Engine engine) -> Dict(str, int)",
+    "tensorrt::_drop_profile_contexts(__torch__.torch.classes.tensorrt.Engine engine) -> ()",
     "tensorrt::_push_profile_scope(__torch__.torch.classes.tensorrt.Engine[] engines, int[] indices, int? others=None, "
     "bool fallback=False) -> int",
     "tensorrt::_prepare_profile_scope(__torch__.torch.classes.tensorrt.Engine[] engines, int[] indices, "
@@ -86,6 +89,15 @@ void get_active_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* st
 void get_profile_counters(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
   const auto counters = profile_counters(engine_of(torch::jit::pop(*stack)));
   torch::jit::push(*stack, counters);
+}
+
+void make_profile_contexts(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  const auto report = make_profile_contexts(engine_of(torch::jit::pop(*stack)));
+  torch::jit::push(*stack, report);
+}
+
+void drop_profile_contexts(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  drop_profile_contexts(engine_of(torch::jit::pop(*stack)));
 }
 
 std::vector<Engine> engines_of(const c10::IValue& list) {
@@ -157,6 +169,8 @@ std::unique_ptr<torch::Library> implement_operators() {
   m.impl("clear_active_profile", torch::CppFunction::makeFromBoxedFunction<&clear_active_profile>());
   m.impl("get_active_profile", torch::CppFunction::makeFromBoxedFunction<&get_active_profile>());
   m.impl("get_profile_counters", torch::CppFunction::makeFromBoxedFunction<&get_profile_counters>());
+  m.impl("_make_profile_contexts", torch::CppFunction::makeFromBoxedFunction<&make_profile_contexts>());
+  m.impl("_drop_profile_contexts", torch::CppFunction::makeFromBoxedFunction<&drop_profile_contexts>());
   m.impl("_push_profile_scope", torch::CppFunction::makeFromBoxedFunction<&push_profile_scope>());
   m.impl("_prepare_profile_scope", torch::CppFunction::makeFromBoxedFunction<&prepare_profile_scope>());
   m.impl("_push_prepared_profile_scope",

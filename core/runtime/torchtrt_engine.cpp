@@ -39,6 +39,17 @@ struct EngineLayout : torch::CustomClassHolder {
   std::shared_ptr<void> cuda_engine;
 };
 
+// Deletes nothing: tells that an engine is dying, then lets go of its runtime.
+struct EndOfLife {
+  std::shared_ptr<void> original;
+  std::function<void()> notice;
+
+  void operator()(void* /*runtime*/) {
+    notice();
+    original.reset();
+  }
+};
+
 struct SharedPointerLayout {
   void* object;
   const void* control_block;
@@ -155,7 +166,13 @@ std::unique_ptr<EngineClass> EngineClass::resolve() {
   found->set_active_profile_ = method("set_active_profile");
   found->num_execution_contexts_created_ = method("num_execution_contexts_created");
   found->serialize_metadata_only_ = method("serialize_metadata_only");
+  found->construct_ = method("__init__");
   found->reset_captured_graph_ = method("reset_captured_graph", false);
+  found->serialized_engine_tensor_ = method("serialized_engine_tensor", false);
+  found->update_runtime_settings_ = method("update_runtime_settings", false);
+  found->use_dynamically_allocated_resources_ = method("use_dynamically_allocated_resources", false);
+  found->are_output_tensors_unowned_ = method("are_output_tensors_unowned", false);
+  found->set_output_tensors_as_unowned_ = method("set_output_tensors_as_unowned", false);
   found->bind_nccl_comm_ = method("bind_nccl_comm", false);
   found->profile_path_prefix_ = property("profile_path_prefix");
   found->active_profile_index_ = property("_active_profile_index");
@@ -166,8 +183,12 @@ std::unique_ptr<EngineClass> EngineClass::resolve() {
   found->rank_ = property("rank", false);
   found->world_size_ = property("world_size", false);
   found->device_memory_budget_ = property("device_memory_budget", false);
+  found->streamable_device_memory_budget_ = property("streamable_device_memory_budget", false);
+  found->use_pre_allocated_outputs_ = property("use_pre_allocated_outputs", false);
+  found->use_output_allocator_outputs_ = property("use_output_allocator_outputs", false);
   found->name_index_ = constant("tensorrt::NAME_IDX");
   found->device_index_ = constant("tensorrt::DEVICE_IDX");
+  found->plan_index_ = constant("tensorrt::ENGINE_IDX");
   found->inputs_index_ = constant("tensorrt::INPUT_BINDING_NAMES_IDX");
   found->metadata_index_ = constant("tensorrt::SERIALIZED_METADATA_IDX");
   return found;
@@ -183,8 +204,8 @@ void EngineClass::replace_own_method(OwnMethod method, torch::jit::Function* ori
     // TorchScript's stack goes on below the arguments.
     const std::size_t count = original->num_inputs();
     const Engine engine(*this, torch::jit::peek(stack, 0, count));
-    const c10::IValue argument = count > 1 ? torch::jit::peek(stack, 1, count) : c10::IValue();
-    handler(method, engine, argument, [original, &stack] { original->run(stack); });
+    const std::vector<c10::IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count) + 1, stack.end());
+    handler(method, engine, arguments, [original, &stack] { original->run(stack); });
   };
   own_methods_.push_back({original, std::make_unique<torch::jit::BuiltinOpFunction>(
                                         original->qualname(), original->getSchema(), std::move(call),
@@ -197,6 +218,13 @@ void EngineClass::hand_own_methods_to(OwnMethodHandler handler) {
     replace_own_method(OwnMethod::kDisableProfiling, disable_profiling_);
     replace_own_method(OwnMethod::kSetProfileFormat, set_profile_format_);
     replace_own_method(OwnMethod::kSetActiveProfile, set_active_profile_);
+    for (const auto& [method, original] :
+         {std::pair(OwnMethod::kUpdateRuntimeSettings, update_runtime_settings_),
+          std::pair(OwnMethod::kUseDynamicallyAllocatedResources, use_dynamically_allocated_resources_)}) {
+      if (original != nullptr) {
+        replace_own_method(method, original);
+      }
+    }
   }
   own_method_handler_.store(handler, std::memory_order_release);
   for (const OwnMethodEntry& entry : own_methods_) {
@@ -260,14 +288,75 @@ void Engine::on_destruction(std::function<void()> notice) const {
   // built.
   auto& runtime = reinterpret_cast<EngineLayout*>(holder_)->runtime;
   void* const raw = runtime.get();
-  runtime =
-      std::shared_ptr<void>(raw, [original = std::move(runtime), notice = std::move(notice)](void* /*raw*/) mutable {
-        notice();
-        original.reset();
-      });
+  runtime = std::shared_ptr<void>(raw, EndOfLife{std::move(runtime), std::move(notice)});
 }
 
-c10::IValue Engine::call(torch::jit::Function* function, std::initializer_list<c10::IValue> arguments) const {
+EngineRecord Engine::record() const {
+  TORCH_CHECK(class_.serialized_engine_tensor_ != nullptr, "torch-tensorrt-profiles: ", kClassName,
+              " has no method serialized_engine_tensor.", kNextStep);
+  auto fields = call(class_.serialize_metadata_only_).to<c10::List<std::string>>();
+  const at::Tensor plan = call(class_.serialized_engine_tensor_).toTensor();
+  fields.set(static_cast<std::size_t>(class_.plan_index_),
+             std::string(static_cast<const char*>(plan.const_data_ptr()), plan.nbytes()));
+  return {std::move(fields), static_cast<std::int64_t>(plan.nbytes())};
+}
+
+Engine Engine::made_from(const EngineRecord& record) const {
+  const auto type = engine_.toObjectRef().type();
+  const c10::IValue made = c10::ivalue::Object::create(c10::StrongTypePtr(nullptr, type), 1);
+  torch::jit::Stack stack{made, record.fields};
+  class_.construct_->run(stack);
+  return {class_, made};
+}
+
+void Engine::share_cuda_engine_of(const Engine& other) const {
+  auto* const mine = reinterpret_cast<EngineLayout*>(holder_);
+  const auto* const others = reinterpret_cast<const EngineLayout*>(other.holder_);
+  const auto* const notice = std::get_deleter<EndOfLife>(others->runtime);
+  mine->cuda_engine = others->cuda_engine;  // its own dies first, as TensorRT wants it
+  mine->runtime = notice != nullptr ? notice->original : others->runtime;
+}
+
+std::int64_t Engine::streamable_weights() const {
+  auto* const get = class_.streamable_device_memory_budget_.get;
+  return get != nullptr ? call(get).toInt() : 0;
+}
+
+OutputModes Engine::output_modes() const {
+  OutputModes modes;
+  if (class_.use_pre_allocated_outputs_.get != nullptr) {
+    modes.pre_allocated = call(class_.use_pre_allocated_outputs_.get).toBool();
+  }
+  if (class_.use_output_allocator_outputs_.get != nullptr) {
+    modes.from_allocator = call(class_.use_output_allocator_outputs_.get).toBool();
+  }
+  if (class_.are_output_tensors_unowned_ != nullptr) {
+    modes.unowned = call(class_.are_output_tensors_unowned_).toBool();
+  }
+  return modes;
+}
+
+void Engine::set_output_modes(const OutputModes& modes) const {
+  if (class_.use_pre_allocated_outputs_.set != nullptr) {
+    call(class_.use_pre_allocated_outputs_.set, {modes.pre_allocated});
+  }
+  if (class_.use_output_allocator_outputs_.set != nullptr) {
+    call(class_.use_output_allocator_outputs_.set, {modes.from_allocator});
+  }
+  if (class_.set_output_tensors_as_unowned_ != nullptr) {
+    call(class_.set_output_tensors_as_unowned_, {modes.unowned});
+  }
+}
+
+void Engine::update_runtime_settings(const std::vector<c10::IValue>& arguments) const {
+  call(class_.update_runtime_settings_, arguments);
+}
+
+void Engine::use_dynamically_allocated_resources(const std::vector<c10::IValue>& arguments) const {
+  call(class_.use_dynamically_allocated_resources_, arguments);
+}
+
+c10::IValue Engine::call(torch::jit::Function* function, c10::ArrayRef<c10::IValue> arguments) const {
   torch::jit::Stack stack;
   stack.reserve(1 + arguments.size());
   stack.push_back(engine_);

@@ -31,16 +31,38 @@ struct EngineIdentity {
   [[nodiscard]] std::vector<std::string> profile_names() const;
 };
 
+// What the class's constructor takes, with the plan as bytes.
+struct EngineRecord {
+  c10::List<std::string> fields;
+  std::int64_t plan_bytes = 0;
+};
+
+// How an engine gives out its outputs.
+struct OutputModes {
+  bool pre_allocated = false;
+  bool from_allocator = false;
+  bool unowned = false;
+  bool operator==(const OutputModes&) const = default;
+};
+
 // `tensorrt.Engine` as this process has it. Made once, when the library is activated, and kept for good.
 class EngineClass {
  public:
   // Throws with what was found and what to do where the class or its operator is missing or of another make.
   static std::unique_ptr<EngineClass> resolve();
 
-  // The methods by which whoever holds an engine profiles that one, or sets its profile.
-  enum class OwnMethod : std::uint8_t { kEnableProfiling, kDisableProfiling, kSetProfileFormat, kSetActiveProfile };
-  // Stands in for such a method. `argument` is what it is given, if anything; `call_through` is what the class does.
-  using OwnMethodHandler = void (*)(OwnMethod method, const Engine& engine, const c10::IValue& argument,
+  // The methods by which whoever holds an engine profiles that one, sets its profile, or what no getter tells.
+  enum class OwnMethod : std::uint8_t {
+    kEnableProfiling,
+    kDisableProfiling,
+    kSetProfileFormat,
+    kSetActiveProfile,
+    kUpdateRuntimeSettings,
+    kUseDynamicallyAllocatedResources,
+  };
+  // Stands in for such a method. `arguments` are what it is given behind the engine; `call_through` is what the class
+  // does.
+  using OwnMethodHandler = void (*)(OwnMethod method, const Engine& engine, const std::vector<c10::IValue>& arguments,
                                     const std::function<void()>& call_through);
   // From now on whoever looks these methods up on the class, as Python does at each call and TorchScript when it
   // compiles one, gets `handler`. Not for two threads at once.
@@ -88,7 +110,13 @@ class EngineClass {
   torch::jit::Function* set_active_profile_ = nullptr;
   torch::jit::Function* num_execution_contexts_created_ = nullptr;
   torch::jit::Function* serialize_metadata_only_ = nullptr;
+  torch::jit::Function* construct_ = nullptr;
   torch::jit::Function* reset_captured_graph_ = nullptr;  // from here on: null where the class has none
+  torch::jit::Function* serialized_engine_tensor_ = nullptr;
+  torch::jit::Function* update_runtime_settings_ = nullptr;
+  torch::jit::Function* use_dynamically_allocated_resources_ = nullptr;
+  torch::jit::Function* are_output_tensors_unowned_ = nullptr;
+  torch::jit::Function* set_output_tensors_as_unowned_ = nullptr;
   torch::jit::Function* bind_nccl_comm_ = nullptr;
   Property profile_path_prefix_;
   Property active_profile_index_;
@@ -99,8 +127,12 @@ class EngineClass {
   Property rank_;
   Property world_size_;
   Property device_memory_budget_;
+  Property streamable_device_memory_budget_;
+  Property use_pre_allocated_outputs_;
+  Property use_output_allocator_outputs_;
   std::int64_t name_index_ = 0;
   std::int64_t device_index_ = 0;
+  std::int64_t plan_index_ = 0;
   std::int64_t inputs_index_ = 0;
   std::int64_t metadata_index_ = 0;
 
@@ -123,6 +155,23 @@ class Engine {
   void on_destruction(std::function<void()> notice) const;
 
   [[nodiscard]] EngineIdentity identity() const;
+  [[nodiscard]] const c10::IValue& value() const noexcept { return engine_; }
+
+  [[nodiscard]] EngineRecord record() const;
+  // Another engine object, with all of its own: the weights are on the device twice then.
+  [[nodiscard]] Engine made_from(const EngineRecord& record) const;
+  // Takes the ICudaEngine of another object of the same plan for its own, which is freed, and keeps that one's runtime
+  // alive. Only before it has made a context.
+  void share_cuda_engine_of(const Engine& other) const;
+  // Bytes of weights that may be streamed from the host; 0 for an engine that was not built for it.
+  [[nodiscard]] std::int64_t streamable_weights() const;
+
+  // Its plain members, which calls only read: the one query that needs no lock.
+  [[nodiscard]] OutputModes output_modes() const;
+  void set_output_modes(const OutputModes& modes) const;
+  // What the methods of these names take.
+  void update_runtime_settings(const std::vector<c10::IValue>& arguments) const;
+  void use_dynamically_allocated_resources(const std::vector<c10::IValue>& arguments) const;
 
   void enable_profiling() const;
   void disable_profiling() const;
@@ -161,7 +210,7 @@ class Engine {
  private:
   static constexpr int kSubgraphMode = 1;  // torch_tensorrt.runtime.set_cudagraphs_mode(True)
   [[nodiscard]] static bool asks_for_subgraphs();
-  c10::IValue call(torch::jit::Function* function, std::initializer_list<c10::IValue> arguments = {}) const;
+  c10::IValue call(torch::jit::Function* function, c10::ArrayRef<c10::IValue> arguments = {}) const;
 
   const EngineClass& class_;
   c10::IValue engine_;

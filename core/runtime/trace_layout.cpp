@@ -24,12 +24,15 @@ bool is_foreign(const std::string& file) {
   return ::access(file.c_str(), W_OK) != 0 && errno != ENOENT;
 }
 
-std::string folder_name(std::string engine, std::optional<std::int64_t> rank, int number) {
+std::string folder_name(std::string engine, std::optional<std::int64_t> rank, const std::string& profile, int number) {
   std::ranges::replace(engine, '/', '_');
   std::string name = std::move(engine);
   name.append(".").append(std::to_string(::getpid()));
   if (rank) {
     name.append(".r").append(std::to_string(*rank));
+  }
+  if (!profile.empty()) {
+    name += "." + profile;
   }
   if (number > 0) {
     name.append(".").append(std::to_string(number));
@@ -49,7 +52,7 @@ std::string as_json(const std::string& prefix, const TraceRecord& record) {
          ", \"device\": " + std::to_string(record.device) + ", \"folder\": " + json::quote(folder) +
          ", \"format\": " + json::quote(record.format) +
          ", \"rank\": " + (record.rank ? std::to_string(*record.rank) : "null") + ", \"profile_names\": [" + names +
-         "]}";
+         "], \"profile\": " + (record.profile.empty() ? "null" : json::quote(record.profile)) + "}";
 }
 
 }  // namespace
@@ -97,20 +100,20 @@ TraceLayout::Prefix& TraceLayout::at(const std::string& prefix) {
 }
 
 std::unique_ptr<TraceClaim> TraceLayout::claim(const std::string& prefix, const std::string& engine,
-                                               std::optional<std::int64_t> rank) {
+                                               std::optional<std::int64_t> rank, const std::string& profile) {
   const std::string problem = make_writable(prefix);
   if (!problem.empty()) {
     throw std::runtime_error("'" + prefix + "' cannot hold traces: " + problem);
   }
   const std::scoped_lock lock(mutex_);
   Prefix& state = at(prefix);
-  if (!rank && !state.taken.contains(engine) &&
+  if (!rank && profile.empty() && !state.taken.contains(engine) &&
       !is_foreign(prefix + "/" + engine + "_engine_execution_profile.trace") && state.lock_file.lock(engine)) {
     state.taken.insert(engine);
     return std::make_unique<TraceClaim>(*this, prefix, prefix, engine);
   }
   for (int number = 0;; ++number) {
-    const std::string name = folder_name(engine, rank, number);
+    const std::string name = folder_name(engine, rank, profile, number);
     std::string folder = prefix;
     folder.append("/").append(name);
     if (state.taken.contains(name) || (fs::exists(folder) && !state.made_here.contains(name))) {

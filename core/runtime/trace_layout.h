@@ -45,11 +45,13 @@ struct TraceRecord {
   std::string format;
   std::optional<std::int64_t> rank;
   std::vector<std::string> profile_names;
+  std::string profile;  // the one that its context is for; "": it runs every profile
 };
 
 // Who writes where. An engine writes into the prefix itself as long as it is the only live one of its name there, in
 // all processes of the host; under a distributed launch, and for every further engine of a name, there is a folder
-// <engine>.<pid>[.r<RANK>][.<n>], n only where that folder is taken or was left by an earlier process.
+// <engine>.<pid>[.r<RANK>][.<profile>][.<n>], n only where that folder is taken or was left by an earlier process. The
+// profile is there for a context that an engine has for that profile alone, which never writes into the prefix itself.
 //
 // Between processes the right to the prefix is a lock on one byte of <prefix>/.torchtrt_profiles.lock, chosen by the
 // engine's name: it cannot outlive its process, as a marker file would. Where the file cannot be locked, a folder is
@@ -58,7 +60,7 @@ class TraceLayout {
  public:
   // Makes the folder. Throws std::runtime_error where that fails.
   std::unique_ptr<TraceClaim> claim(const std::string& prefix, const std::string& engine,
-                                    std::optional<std::int64_t> rank);
+                                    std::optional<std::int64_t> rank, const std::string& profile = {});
   // Writes <prefix>/engines.<pid>.json with this engine in it. Engines that are gone stay in: their files do.
   void record(const std::string& prefix, const TraceRecord& record);
 

@@ -7,13 +7,25 @@ and :func:`deactivate`. It is imported at the end of ``import torch``, so it imp
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from torch_tensorrt_profiles import _activate
 from torch_tensorrt_profiles._activate import ActivationError, activate, deactivate, is_active
 from torch_tensorrt_profiles._version import __version__
 
-__all__ = ["ActivationError", "OptimizationProfile", "__version__", "activate", "deactivate", "is_active"]
+__all__ = [
+    "ActivationError",
+    "OptimizationProfile",
+    "__version__",
+    "activate",
+    "cmake_prefix_path",
+    "deactivate",
+    "is_active",
+]
+
+#: Where CMake finds ``find_package(torch_tensorrt_profiles)``: for ``-DCMAKE_PREFIX_PATH``.
+cmake_prefix_path = os.path.join(os.path.dirname(__file__), "share", "cmake")
 
 
 def __getattr__(name: str) -> Any:

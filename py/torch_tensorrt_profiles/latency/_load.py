@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch_tensorrt_profiles.latency._shapes import InputShape
-from torch_tensorrt_profiles.saved._engine import SavedEngine
+from torch_tensorrt_profiles.saved._engine import Binding, SavedEngine
 from torch_tensorrt_profiles.saved._inputs import Extent, ProgramInput
 from torch_tensorrt_profiles.saved._program import (
     AOT_INDUCTOR,
@@ -58,7 +58,9 @@ def load(saved: SavedProgram) -> LoadedProgram:
     try:
         if saved.form == AOT_INDUCTOR:
             runner = torch._inductor.aoti_load_package(path)
-            return _with_spec(runner, saved.inputs, runner.loader.get_call_spec()[0])
+            # A package without its C++ source: a single engine may take the program's inputs as they are.
+            inputs = saved.inputs or _inputs_of_engine(saved.engines)
+            return _with_spec(runner, inputs, runner.loader.get_call_spec()[0])
         if saved.form in (EXPORTED, EXPORTED_AS_DATA):
             exported = torch_tensorrt.load(path)
             return _with_spec(exported.module(), saved.inputs, exported.call_spec.in_spec)
@@ -96,17 +98,21 @@ def _with_spec(program: Any, inputs: list[ProgramInput], spec: Any) -> LoadedPro
 def _script_inputs(script: Any, engines: Sequence[SavedEngine]) -> list[ProgramInput]:
     """TorchScript knows the names of its inputs; an engine that takes one as it is knows its type."""
     bindings = {binding.name: binding for engine in engines for binding in engine.inputs}
-    inputs = []
-    for argument in script.forward.schema.arguments[1:]:
-        binding = bindings.get(argument.name)
-        shape: tuple[int | Extent, ...] = ()
-        if binding is not None:
-            shape = tuple(
-                extent if isinstance(extent, int) else Extent(extent or None, None, None)
-                for extent in binding.symbols or ()
-            )
-        inputs.append(ProgramInput(argument.name, binding.dtype if binding else None, shape))
-    return inputs
+    return [
+        _input_of(bindings[argument.name]) if argument.name in bindings else ProgramInput(argument.name, None, ())
+        for argument in script.forward.schema.arguments[1:]
+    ]
+
+
+def _inputs_of_engine(engines: Sequence[SavedEngine]) -> list[ProgramInput]:
+    return [_input_of(binding) for binding in engines[0].inputs] if len(engines) == 1 else []
+
+
+def _input_of(binding: Binding) -> ProgramInput:
+    shape = tuple(
+        extent if isinstance(extent, int) else Extent(extent or None, None, None) for extent in binding.symbols or ()
+    )
+    return ProgramInput(binding.name, binding.dtype, shape)
 
 
 def make_tensors(shapes: Sequence[InputShape], device: str, seed: int = 0) -> list[Any]:

@@ -48,7 +48,7 @@ class Conditions(NamedTuple):
 
     Attributes:
         generation: the revision of the process-wide profiling configuration.
-        contexts: per engine, the number of the execution context that it has, or -1 for none.
+        contexts: per engine, the number of each execution context that it has, or -1 for none.
     """
 
     generation: int

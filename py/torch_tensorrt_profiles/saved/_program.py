@@ -202,13 +202,12 @@ class _Archive:
         held = self._pickle("data.pkl")
         for packed in _packed_engines(held):
             self._take(program, packed)
-        live = {(engine.name, engine.plan_bytes) for engine in program.engines}
         for value in walk(held):
             if isinstance(value, Opaque) and type(value).origin.endswith("._TorchTensorRTModule.TorchTensorRTModule"):
                 state = value.state if isinstance(value.state, dict) else {}
-                engine = from_module_state(state, RECORD)
-                # A module may hold the bytes of the engine that it also holds as an object.
-                if engine is not None and (engine.name, engine.plan_bytes) not in live:
+                # A module with a live engine was taken already, by the engine.
+                engine = from_module_state(state, RECORD) if state.get("engine") is None else None
+                if engine is not None:
                     program.engines.append(engine)
         return program
 

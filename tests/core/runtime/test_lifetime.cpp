@@ -51,15 +51,6 @@ TEST_F(Lifetime, AnAddressThatIsUsedAgainStartsAfresh) {
   GTEST_SKIP() << "the allocator never gave an address twice";
 }
 
-TEST_F(Lifetime, TheRuntimeOutlivesTheCudaEngine) {
-  auto engine = make_engine();
-  run(engine);
-  const auto keep = engine->cuda_engine;
-  engine.reset();
-  EXPECT_EQ(nvinfer1::IRuntime::alive, 0);
-  EXPECT_EQ(nvinfer1::ICudaEngine::alive, 1);
-}
-
 TEST_F(Lifetime, TenThousandEnginesWhileTheSwitchToggles) {
   std::atomic<bool> stop{false};
   std::thread toggler([&] {

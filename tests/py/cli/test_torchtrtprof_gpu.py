@@ -187,7 +187,7 @@ def test_shapes_of_a_profile(folder):
 
 
 def test_the_engine_explorer_reads_the_traces(folder, tmp_path, engine_explorer):
-    ran(folder / "program.ep", "--trace", tmp_path, "--trace-format", "trex")
+    ran(folder / "program.ep", "--trace", tmp_path, "--trace-format", "trex", "--profile", "prefill")
     (trace,), (information,) = (list(tmp_path.glob(f"*{suffix}")) for suffix in (LAYERS, INFORMATION))
     records = engine_explorer.read_profiling_file(str(trace))
     assert records

@@ -6,7 +6,14 @@ import pytest
 import torch
 from click.testing import CliRunner
 from torch_tensorrt_profiles.cli import _run, main
-from torch_tensorrt_profiles.latency._load import LoadedProgram, LoadError, _script_inputs, _with_spec, make_tensors
+from torch_tensorrt_profiles.latency._load import (
+    LoadedProgram,
+    LoadError,
+    _inputs_of_engine,
+    _script_inputs,
+    _with_spec,
+    make_tensors,
+)
 from torch_tensorrt_profiles.latency._shapes import InputShape
 from torch_tensorrt_profiles.saved._inputs import Extent, ProgramInput, inputs_of_wrapper, with_engine_names
 from torch_tensorrt_profiles.saved._program import read_program
@@ -171,6 +178,17 @@ class TestInputs:
         other = [inputs[0], ProgramInput("1", "float32", (2, varying))]
         assert with_engine_names(other, engines) == other
         assert with_engine_names(inputs, engines * 2) == inputs
+
+    def test_of_a_package_without_its_source(self, program):
+        """Those of its engine, where it is one."""
+        engines = read_program(program).engines
+        ids, positions = _inputs_of_engine(engines)
+        assert (ids.name, ids.dtype, positions.name) == ("ids", "int64", "positions")
+        assert ids.shape[0] == 2
+        assert isinstance(ids.shape[1], Extent)
+        assert ids.shape[1].symbol
+        assert ids.shape == positions.shape
+        assert _inputs_of_engine(engines * 2) == []
 
     def test_of_torchscript(self, program):
         class Module(torch.nn.Module):

@@ -37,10 +37,13 @@ def run(code: str, tmp_path: Path, *before: Path) -> list[str]:
     return next(line for line in done.stdout.splitlines() if line.startswith("SEEN")).split()
 
 
-def test_wheel_holds_the_library_and_no_tests(wheel):
+def test_wheel_holds_the_library_what_c_plus_plus_needs_and_no_tests(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "torch_tensorrt_profiles/lib/libtorchtrt_profiles.so" in names
     assert "torch_tensorrt_profiles/py.typed" in names
+    assert "torch_tensorrt_profiles/include/torch_tensorrt/profiles.h" in names
+    assert "torch_tensorrt_profiles/share/cmake/torch_tensorrt_profiles/torch_tensorrt_profilesConfig.cmake" in names
+    assert "torchtrtprof" in zipfile.ZipFile(wheel).read(f"{wheel_info(wheel)}/entry_points.txt").decode()
     assert not [name for name in names if name.split("/")[0] not in {"torch_tensorrt_profiles", wheel_info(wheel)}]
     assert wheel.name.split("-")[2:4] == ["py3", "none"]
 

@@ -44,7 +44,7 @@ def packed_engine(name: str = "_run_on_acc_0_engine", *, profiles: EngineProfile
     return ["10", name, "0%9%0%0%NVIDIA H200", plan, "ids", "output0", "0", encoded, "linux_x86_64", "0", "0", "0", ""]
 
 
-def _text(text: str) -> bytes:
+def text_opcodes(text: str) -> bytes:
     raw = text.encode()
     return b"X" + len(raw).to_bytes(4, "little") + raw
 
@@ -52,8 +52,8 @@ def _text(text: str) -> bytes:
 def engine_opcodes(packed: Sequence[str]) -> bytes:
     """An engine object in a pickle of torch::jit: class, NEWOBJ, state with its type tag, BUILD."""
     module, _, name = ENGINE_CLASS.rpartition(".")
-    state = b"]" + b"(" + b"".join(map(_text, packed)) + b"e"
-    tagged = b"ctorch.jit._pickle\nrestore_type_tag\n" + state + _text("List[str]") + b"\x86R"
+    state = b"]" + b"(" + b"".join(map(text_opcodes, packed)) + b"e"
+    tagged = b"ctorch.jit._pickle\nrestore_type_tag\n" + state + text_opcodes("List[str]") + b"\x86R"
     return f"c{module}\n{name}\n".encode() + b")\x81" + tagged + b"b"
 
 
@@ -114,6 +114,6 @@ def write_exported(path: Path, engines: Sequence[Sequence[str]]) -> Path:
 
 
 def write_torchscript(path: Path, packed: Sequence[str]) -> Path:
-    pickled = b"\x80\x02c__torch__\nM\n)\x81}(" + _text("training") + b"\x89"
-    pickled += _text("engine") + engine_opcodes(packed) + b"ub."
+    pickled = b"\x80\x02c__torch__\nM\n)\x81}(" + text_opcodes("training") + b"\x89"
+    pickled += text_opcodes("engine") + engine_opcodes(packed) + b"ub."
     return write_archive(path, {"data.pkl": pickled, "code/__torch__.py": "class M(Module): ...", "version": "3\n"})

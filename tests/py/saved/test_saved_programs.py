@@ -11,10 +11,12 @@ import zipfile
 import pytest
 import torch
 from archives import (
+    ENGINE_CLASS,
     PLAN,
     PROFILES,
     custom_object,
     packed_engine,
+    text_opcodes,
     write_archive,
     write_exported,
     write_package,
@@ -67,6 +69,22 @@ class TestForms:
         program = read_program(tmp_path / "p.pt")
         assert program.form == "file of torch.save"
         assert_is_the_packed_engine(program.engines[0])
+
+    def test_a_module_with_a_live_engine_is_one_engine(self, tmp_path):
+        """Python pickles an engine object by its state and class; its module may hold the engine's bytes besides."""
+        path = tmp_path / "p.pt"
+        pickled = b"\x80\x02ctorch_tensorrt.dynamo.runtime._TorchTensorRTModule\nTorchTensorRTModule\n)\x81}("
+        pickled += text_opcodes("name") + text_opcodes("_run_on_acc_0")
+        pickled += text_opcodes("serialized_engine") + b"c_codecs\nencode\n"
+        pickled += text_opcodes("other bytes of it") + text_opcodes("latin1") + b"\x86R"
+        pickled += (
+            text_opcodes("engine") + b"ctorch\nScriptObject\n)\x81](" + b"".join(map(text_opcodes, packed_engine()))
+        )
+        pickled += b"e" + text_opcodes(ENGINE_CLASS) + b"\x86b" + b"ub."
+        program = read_program(write_archive(path, {"data.pkl": pickled, "version": "3\n"}))
+        assert program.form == "file of torch.save"
+        (engine,) = program.engines
+        assert_is_the_packed_engine(engine)
 
     def test_an_engine_without_names(self, tmp_path):
         (engine,) = read_program(write_package(tmp_path / "p.pt2", [packed_engine(profiles=None)])).engines

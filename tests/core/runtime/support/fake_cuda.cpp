@@ -1,9 +1,12 @@
 #include "tests/core/runtime/support/fake_cuda.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
 #include <mutex>
+
+#include "tests/core/runtime/support/fake_engine.h"
 
 namespace torch_tensorrt::profiles::testing {
 namespace {
@@ -53,10 +56,30 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   void block(void* /*event*/, const c10::Stream& stream) const override { note("wait " + std::to_string(stream.id())); }
   [[nodiscard]] bool queryEvent(void* /*event*/) const override { return true; }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    note("synchronize " + std::to_string(stream.id()));
+  }
   void destroyEvent(void* /*event*/, c10::DeviceIndex /*device*/) const noexcept override {}
 };
 
 C10_REGISTER_GUARD_IMPL(CUDA, Guard)
+
+// Tells what fake engines have left of the device's memory, and allocates nothing.
+struct Allocator final : public c10::DeviceAllocator {
+  Allocator() { c10::SetAllocator(c10::DeviceType::CUDA, this); }
+
+  c10::DataPtr allocate(std::size_t /*bytes*/) override { return {}; }
+  void copy_data(void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) const override {}
+  bool initialized() override { return device_count > 0; }
+  void emptyCache(c10::MempoolId_t /*pool*/) override { note("empty cache"); }
+  void recordStream(const c10::DataPtr& /*data*/, c10::Stream /*stream*/) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex /*device*/) override { return {}; }
+  void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
+  void resetPeakStats(c10::DeviceIndex /*device*/) override {}
+  std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex /*device*/) override {
+    return {static_cast<std::size_t>(nvinfer1::DeviceMemory::free.load()), std::size_t{1} << 40U};
+  }
+} allocator;
 
 }  // namespace
 

@@ -20,7 +20,7 @@ class FakeCuda {
   // Of the calling thread.
   static void set_current_stream(std::int64_t id);
   static void set_capturing(bool capturing);
-  // "record <stream>" and "wait <stream>" in order, over all threads.
+  // "record <stream>", "wait <stream>", "synchronize <stream>" and "empty cache" in order, over all threads.
   static std::vector<std::string> events();
 };
 

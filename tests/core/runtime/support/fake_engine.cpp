@@ -17,15 +17,62 @@ class CUDAStream {
 };
 }  // namespace c10::cuda
 
+namespace {
+
+[[noreturn]] void broken(const std::string& what) {
+  std::fprintf(stderr, "fake engine: contract broken: %s\n", what.c_str());
+  std::fflush(stderr);
+  std::abort();
+}
+
+}  // namespace
+
 namespace nvinfer1 {
+
+std::atomic<std::int64_t> DeviceMemory::free{std::int64_t{1} << 40};
+
+DeviceMemory::DeviceMemory(std::int64_t bytes) : bytes_(bytes) {
+  if (free.fetch_sub(bytes) < bytes) {
+    free += bytes;
+    TORCH_CHECK(false, "out of device memory");
+  }
+}
+
+DeviceMemory::~DeviceMemory() {
+  free += bytes_;
+}
+
 std::atomic<int> IRuntime::alive{0};
-std::atomic<int> ICudaEngine::alive{0};
 IRuntime::~IRuntime() {
   --alive;
 }
+
+std::atomic<int> ICudaEngine::alive{0};
+
+ICudaEngine::ICudaEngine(const std::shared_ptr<IRuntime>& runtime, std::int64_t weight_bytes)
+    : weights_(weight_bytes), runtime_(runtime) {
+  ++alive;
+}
+
 ICudaEngine::~ICudaEngine() {
+  if (runtime_.expired()) {
+    broken("an ICudaEngine outlives its IRuntime");
+  }
+  if (contexts != 0) {
+    broken("an ICudaEngine dies before its contexts");
+  }
   --alive;
 }
+
+IExecutionContext::IExecutionContext(ICudaEngine& of, std::int64_t activation_bytes)
+    : cuda_engine(of), activations_(activation_bytes) {
+  ++of.contexts;
+}
+
+IExecutionContext::~IExecutionContext() {
+  --cuda_engine.contexts;
+}
+
 }  // namespace nvinfer1
 
 namespace torch_tensorrt::core::runtime {
@@ -35,14 +82,44 @@ FAKE_MEMBER int CUDAGRAPHS_MODE = 0;  // exported, and read by others, as in 2.1
 namespace {
 
 std::atomic<int> engines{0};
+std::mutex plans_mutex;
+std::map<std::string, std::weak_ptr<Plan>> plans;
 
-[[noreturn]] void broken(const std::string& what) {
-  std::fprintf(stderr, "fake engine: contract broken: %s\n", what.c_str());
-  std::fflush(stderr);
-  std::abort();
-}
+enum Field { kAbi, kName, kDevice, kPlan, kInputs, kOutputs, kMetadata = 7, kResources = 10, kFields = 13 };
 
 }  // namespace
+
+// What an engine is deserialised from. Its bytes are its name.
+struct Plan {
+  explicit Plan(FakeOptions of) : options(std::move(of)) {
+    static std::atomic<int> numbers{0};
+    name = "plan " + std::to_string(++numbers);
+  }
+  ~Plan() {
+    const std::scoped_lock lock(plans_mutex);
+    plans.erase(name);
+  }
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  static std::shared_ptr<Plan> make(FakeOptions of) {
+    auto plan = std::make_shared<Plan>(std::move(of));
+    const std::scoped_lock lock(plans_mutex);
+    plans[plan->name] = plan;
+    return plan;
+  }
+  static std::shared_ptr<Plan> find(const std::string& name) {
+    const std::scoped_lock lock(plans_mutex);
+    const auto found = plans.find(name);
+    auto plan = found != plans.end() ? found->second.lock() : nullptr;
+    TORCH_CHECK(plan != nullptr, "Unable to deserialize the TensorRT engine");
+    return plan;
+  }
+
+  FakeOptions options;
+  std::string name;
+  std::weak_ptr<nvinfer1::ICudaEngine> weights;  // of the first engine
+};
 
 int live_engines() {
   return engines;
@@ -116,9 +193,21 @@ class TRTEngine::Use {
   bool is_call_;
 };
 
-TRTEngine::TRTEngine(FakeOptions options)
-    : rt(new nvinfer1::IRuntime()), cuda_engine(new nvinfer1::ICudaEngine()), options_(std::move(options)) {
+TRTEngine::TRTEngine(FakeOptions options) : TRTEngine(Plan::make(std::move(options))) {}
+
+TRTEngine::TRTEngine(std::vector<std::string> record) : TRTEngine(Plan::find(record.at(kPlan))) {
+  dynamic_resources_ = record.at(kResources) == "1";
+}
+
+TRTEngine::TRTEngine(const std::shared_ptr<Plan>& plan)
+    : rt(new nvinfer1::IRuntime()),
+      cuda_engine(new nvinfer1::ICudaEngine(rt, plan->options.weight_bytes)),
+      plan_(plan),
+      options_(plan->options) {
   ++engines;
+  if (plan->weights.expired()) {
+    plan->weights = cuda_engine;
+  }
   if (options_.requires_native_multidevice) {
     bind_nccl_comm();
   }
@@ -227,8 +316,20 @@ std::string TRTEngine::get_serialized_metadata() {
 
 std::vector<std::string> TRTEngine::serialize_metadata_only() {
   const Use use(*this, "serialize_metadata_only");
-  return {"8",  options_.name, std::to_string(options_.device) + "%9%0%0%a GPU", "", options_.serialized_metadata,
-          "x%y"};
+  std::vector<std::string> record(kFields);
+  record[kAbi] = "10";
+  record[kName] = options_.name;
+  record[kDevice] = std::to_string(options_.device) + "%9%0%0%a GPU";
+  record[kInputs] = "x%y";
+  record[kMetadata] = options_.serialized_metadata;
+  record[kResources] = dynamic_resources_ ? "1" : "0";
+  return record;
+}
+
+at::Tensor TRTEngine::serialized_engine_tensor() {
+  const Use use(*this, "serialized_engine_tensor");
+  const auto& bytes = plan_->name;
+  return at::from_blob(const_cast<char*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())}, at::kByte).clone();
 }
 
 std::string TRTEngine::to_str() {
@@ -280,6 +381,19 @@ std::int64_t TRTEngine::get_device_memory_budget() {
   return budget_;
 }
 
+std::int64_t TRTEngine::get_streamable_device_memory_budget() {
+  const Use use(*this, "streamable_device_memory_budget");
+  return options_.streamable_weights;
+}
+
+bool TRTEngine::are_output_tensors_unowned() {
+  return output_tensors_are_unowned;
+}
+
+void TRTEngine::set_output_tensors_as_unowned(bool enabled) {
+  output_tensors_are_unowned = enabled;
+}
+
 void TRTEngine::set_device_memory_budget(std::int64_t budget) {
   const Use use(*this, "device_memory_budget");
   budget_ = budget;
@@ -314,7 +428,10 @@ void TRTEngine::update_runtime_settings(std::int64_t strategy) {
 
 nvinfer1::IExecutionContext* TRTEngine::exec_ctx() {
   if (context_ == nullptr) {
-    context_ = std::make_shared<nvinfer1::IExecutionContext>();
+    if (cuda_engine != plan_->weights.lock()) {
+      broken("engine '" + options_.name + "' runs on a second copy of its weights");
+    }
+    context_ = std::make_shared<nvinfer1::IExecutionContext>(*cuda_engine, options_.activation_bytes);
     ++contexts_created_;
   }
   return context_.get();
@@ -466,16 +583,7 @@ std::vector<at::Tensor> execute_engine(std::vector<at::Tensor> inputs, c10::intr
 
 const auto registration =
     torch::class_<TRTEngine>("tensorrt", "Engine")
-        .def(torch::init([](std::string name, std::vector<std::vector<std::int64_t>> profiles, std::string metadata) {
-          FakeOptions options;
-          options.name = std::move(name);
-          options.profiles.clear();
-          for (const auto& range : profiles) {
-            options.profiles.push_back({range.at(0), range.at(1)});
-          }
-          options.serialized_metadata = std::move(metadata);
-          return c10::make_intrusive<TRTEngine>(std::move(options));
-        }))
+        .def(torch::init<std::vector<std::string>>())
         .def("enable_profiling", &TRTEngine::enable_profiling)
         .def("disable_profiling", &TRTEngine::disable_profiling)
         .def("set_profile_format", &TRTEngine::set_profile_format)
@@ -488,6 +596,15 @@ const auto registration =
         .def("num_execution_contexts_created", &TRTEngine::num_execution_contexts_created)
         .def("get_serialized_metadata", &TRTEngine::get_serialized_metadata)
         .def("serialize_metadata_only", &TRTEngine::serialize_metadata_only)
+        .def("serialized_engine_tensor", &TRTEngine::serialized_engine_tensor)
+        .def("are_output_tensors_unowned", &TRTEngine::are_output_tensors_unowned)
+        .def("set_output_tensors_as_unowned", &TRTEngine::set_output_tensors_as_unowned)
+        .def_readwrite("use_pre_allocated_outputs", &TRTEngine::use_pre_allocated_outputs)
+        .def_readwrite("use_output_allocator_outputs", &TRTEngine::use_output_allocator_outputs)
+        .def("use_dynamically_allocated_resources", &TRTEngine::use_dynamically_allocated_resources)
+        .def("update_runtime_settings",
+             [](const c10::intrusive_ptr<TRTEngine>& engine, std::int64_t strategy, std::int64_t /*graphs*/,
+                std::optional<std::int64_t> /*cache*/) { engine->update_runtime_settings(strategy); })
         .def("__str__", &TRTEngine::to_str)
         .def("reset_captured_graph", &TRTEngine::reset_captured_graph)
         .def("bind_nccl_comm", &TRTEngine::bind_nccl_comm)
@@ -495,17 +612,34 @@ const auto registration =
         .def_property("nccl_initialized", &TRTEngine::get_nccl_initialized)
         .def_property("rank", &TRTEngine::get_rank)
         .def_property("world_size", &TRTEngine::get_world_size)
+        .def_property("streamable_device_memory_budget", &TRTEngine::get_streamable_device_memory_budget)
         .def_property("device_memory_budget", &TRTEngine::get_device_memory_budget,
                       &TRTEngine::set_device_memory_budget);
+
+// For Python, which cannot make FakeOptions.
+c10::intrusive_ptr<TRTEngine> fake_engine(std::string name, std::vector<std::vector<std::int64_t>> profiles,
+                                          std::string metadata) {
+  FakeOptions options;
+  options.name = std::move(name);
+  options.profiles.clear();
+  for (const auto& range : profiles) {
+    options.profiles.push_back({range.at(0), range.at(1)});
+  }
+  options.serialized_metadata = std::move(metadata);
+  return c10::make_intrusive<TRTEngine>(std::move(options));
+}
 
 }  // namespace
 
 TORCH_LIBRARY(tensorrt, m) {
   m.def("execute_engine(Tensor[] input_tensors, __torch__.torch.classes.tensorrt.Engine engine) -> Tensor[]");
-  m.def("NAME_IDX", []() -> std::int64_t { return 1; });
-  m.def("DEVICE_IDX", []() -> std::int64_t { return 2; });
-  m.def("SERIALIZED_METADATA_IDX", []() -> std::int64_t { return 4; });
-  m.def("INPUT_BINDING_NAMES_IDX", []() -> std::int64_t { return 5; });
+  m.def("NAME_IDX", []() -> std::int64_t { return kName; });
+  m.def("DEVICE_IDX", []() -> std::int64_t { return kDevice; });
+  m.def("ENGINE_IDX", []() -> std::int64_t { return kPlan; });
+  m.def("SERIALIZED_METADATA_IDX", []() -> std::int64_t { return kMetadata; });
+  m.def("INPUT_BINDING_NAMES_IDX", []() -> std::int64_t { return kInputs; });
+  m.def("fake_engine", &fake_engine);
+  m.def("fake_device_memory", []() -> std::int64_t { return nvinfer1::DeviceMemory::free; });
   m.def("get_cudagraphs_mode", []() -> std::int64_t { return CUDAGRAPHS_MODE; });
   m.def("set_cudagraphs_mode", [](std::int64_t mode) { CUDAGRAPHS_MODE = static_cast<int>(mode); });
 }

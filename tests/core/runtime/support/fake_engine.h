@@ -42,18 +42,46 @@ struct IRuntime {
   IRuntime& operator=(const IRuntime&) = delete;
 };
 
+// The device's memory, in bytes. Throws where there is too little.
+struct DeviceMemory {
+  static std::atomic<std::int64_t> free;
+  explicit DeviceMemory(std::int64_t bytes);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+ private:
+  std::int64_t bytes_;
+};
+
+// The weights. Needs its runtime to be there when it dies, and no context.
 struct ICudaEngine {
   virtual ~ICudaEngine();
   static std::atomic<int> alive;
-  ICudaEngine() { ++alive; }
+  ICudaEngine(const std::shared_ptr<IRuntime>& runtime, std::int64_t weight_bytes);
   ICudaEngine(const ICudaEngine&) = delete;
   ICudaEngine& operator=(const ICudaEngine&) = delete;
+
+  std::atomic<int> contexts{0};
+
+ private:
+  DeviceMemory weights_;
+  std::weak_ptr<IRuntime> runtime_;
 };
 
 struct IExecutionContext {
+  IExecutionContext(ICudaEngine& of, std::int64_t activation_bytes);
+  ~IExecutionContext();
+  IExecutionContext(const IExecutionContext&) = delete;
+  IExecutionContext& operator=(const IExecutionContext&) = delete;
+
+  ICudaEngine& cuda_engine;
   std::int64_t profile = 0;
   bool has_communicator = false;
   void* profiler = nullptr;
+
+ private:
+  DeviceMemory activations_;
 };
 
 }  // namespace nvinfer1
@@ -78,15 +106,22 @@ struct FakeOptions {
   std::string serialized_metadata = {};
   std::int64_t device = 0;
   bool requires_native_multidevice = false;
+  std::int64_t weight_bytes = 1000;
+  std::int64_t activation_bytes = 10;  // of each context
+  std::int64_t streamable_weights = 0;
   std::chrono::microseconds run_time{0};
   bool does_nothing = false;  // a call costs nothing: for measuring what comes before and after it
 };
 
 class Profiler;
+struct Plan;
 
 class TRTEngine : public torch::CustomClassHolder {
  public:
   explicit TRTEngine(FakeOptions options);
+  // From what serialize_metadata_only() and serialized_engine_tensor() of a live engine say. It may only run on the
+  // ICudaEngine of that one.
+  explicit TRTEngine(std::vector<std::string> record);
   ~TRTEngine() override;
 
   // The two members whose place is part of the contract.
@@ -110,6 +145,7 @@ class TRTEngine : public torch::CustomClassHolder {
   std::int64_t num_execution_contexts_created();
   std::string get_serialized_metadata();
   std::vector<std::string> serialize_metadata_only();
+  at::Tensor serialized_engine_tensor();
   std::string to_str();
   void reset_captured_graph();
   void bind_nccl_comm();
@@ -119,8 +155,16 @@ class TRTEngine : public torch::CustomClassHolder {
   std::int64_t get_world_size();
   std::int64_t get_device_memory_budget();
   void set_device_memory_budget(std::int64_t budget);
+  std::int64_t get_streamable_device_memory_budget();
   void use_dynamically_allocated_resources(bool dynamic);
   void update_runtime_settings(std::int64_t strategy);
+
+  // Plain members, which calls only read.
+  bool use_pre_allocated_outputs = false;
+  bool use_output_allocator_outputs = false;
+  bool output_tensors_are_unowned = false;
+  bool are_output_tensors_unowned();
+  void set_output_tensors_as_unowned(bool enabled);
 
   // What it exports without a TorchBind name.
   FAKE_MEMBER nvinfer1::IExecutionContext* exec_ctx();
@@ -140,6 +184,8 @@ class TRTEngine : public torch::CustomClassHolder {
   std::int64_t profiled_calls = 0;
   std::int64_t world_size = -1;
   std::int64_t rank = -1;
+  [[nodiscard]] std::int64_t runtime_settings() const { return runtime_settings_; }
+  [[nodiscard]] bool has_dynamic_resources() const { return dynamic_resources_; }
   [[nodiscard]] bool is_profiling() const { return profile_execution_; }
   [[nodiscard]] bool has_profiler() const { return context_ != nullptr && context_->profiler != nullptr; }
   // What the profiler would log: time per layer since it was made.
@@ -148,13 +194,15 @@ class TRTEngine : public torch::CustomClassHolder {
  private:
   class Use;
 
+  explicit TRTEngine(const std::shared_ptr<Plan>& plan);
   void bind();
   void invalidate_context();
   void switch_to(std::int64_t index);
   void run_graph_or_context(bool shape_changed);
   void write_report();
 
-  FakeOptions options_;
+  std::shared_ptr<Plan> plan_;
+  const FakeOptions& options_;  // the plan's
   std::string profile_path_prefix_ = "/tmp";
   std::int64_t active_profile_index_ = 0;
   bool auto_select_profiles_ = false;

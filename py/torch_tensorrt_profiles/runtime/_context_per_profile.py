@@ -1,0 +1,141 @@
+"""``context_per_profile(program)``: an execution context for each profile, over one set of weights.
+
+The contexts are made and kept by the C++ library (core/runtime/profile_contexts.h), which owns them with the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from torch_tensorrt_profiles.dynamo._gpuless import RUN_ELSEWHERE
+from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of
+
+
+@dataclass(frozen=True)
+class EngineContexts:
+    """The contexts of one engine of a program.
+
+    Attributes:
+        engine: the engine's name.
+        profiles: how many profiles have a context of their own: all, or 1 for an engine with a single profile, which
+            is left alone.
+        plan_bytes: size of the serialized engine in bytes, most of it weights; None for an engine that is left alone.
+        device_bytes: what the further contexts took of the device's memory, in bytes: activations. None where it is
+            not known. Measured as what is free on the device, so whoever else used it meanwhile is in it.
+        peak_device_bytes: the same while they were made, with the second copy of the weights that is there until a new
+            context shares the first one's.
+    """
+
+    engine: str
+    profiles: int
+    plan_bytes: int | None
+    device_bytes: int | None
+    peak_device_bytes: int | None
+
+
+# Not traced: it acts now, and not whenever a graph runs.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def context_per_profile(program: Any) -> ContextPerProfile:
+    """Gives each optimization profile of a program's engines an execution context of its own.
+
+    By default an engine has one context, which switches between profiles, and calls take turns. With a context per
+    profile nothing is switched, and calls on different profiles run side by side, from several threads and on several
+    streams: a prefill does not hold up a decode. The weights are on the device once; each context has its own
+    activation memory.
+
+    The contexts are made at once. As a ``with`` statement, they go when the block ends::
+
+        with context_per_profile(program):
+            ...
+
+    As a plain call, they stay for as long as the engines live::
+
+        context_per_profile(program)
+
+    Blocks and calls nest: the contexts stay until the last block that asked for them has ended. They hold for every
+    thread. Calls are selected as without them, by :func:`torch_tensorrt.runtime.optimization_profile` or a pin; a call
+    that nobody selects for runs on the engine's first context, on whatever profile that is set to.
+
+    Making a context deserialises the engine once more, which takes a moment and, until the second set of weights is
+    freed again, that much device memory. Calls on an engine wait while its contexts are made.
+
+    Args:
+        program: whatever :func:`torch_tensorrt.runtime.optimization_profile` takes, except for ``torch.compile``
+            callables, whose engines are hidden. Engines with a single profile are left alone. A program that is
+            compiled again has new engines, without contexts.
+
+    Returns:
+        What was made; as a context manager, it gives the program. It holds the program for as long as it is kept.
+
+    Raises:
+        ValueError: no engine can be seen in the program.
+        RuntimeError: the engines are only data on this host; there is too little device memory; a CUDA stream is
+            capturing; or an engine cannot have several contexts, because it contains collectives (NCCL) or may stream
+            weights from the host. The program is as it was then.
+    """
+    return ContextPerProfile(program)
+
+
+class ContextPerProfile:
+    """What :func:`context_per_profile` returns.
+
+    Attributes:
+        program: the program.
+        engines: the contexts of each of its engines.
+    """
+
+    def __init__(self, program: Any) -> None:
+        found = _live_engines(program)
+        self.program = program
+        self._engines: list[Any] = []
+        engines: list[EngineContexts] = []
+        try:
+            for engine in found:
+                report = torch.ops.tensorrt._make_profile_contexts(engine.live)
+                self._engines.append(engine.live)
+                engines.append(
+                    EngineContexts(
+                        engine.name,
+                        1 + report["contexts"],
+                        report.get("plan_bytes"),
+                        report.get("device_bytes"),
+                        report.get("peak_device_bytes"),
+                    )
+                )
+        except BaseException:
+            self.close()
+            raise
+        self.engines = tuple(engines)
+
+    def close(self) -> None:
+        """Ends this use of the contexts; those that nobody else uses go. Calls that are under way finish on theirs."""
+        while self._engines:
+            torch.ops.tensorrt._drop_profile_contexts(self._engines.pop())
+
+    def __enter__(self) -> Any:
+        if not self._engines:
+            raise RuntimeError("these contexts are gone; call context_per_profile() again for each block")
+        return self.program
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _live_engines(program: Any) -> list[ProgramEngine]:
+    engines = engines_of(program)
+    if not engines:
+        raise ValueError(
+            f"context_per_profile() found no TensorRT engine in {type(program).__name__}; give the compiled program "
+            f"itself (the engines of a torch.compile callable are hidden)"
+        )
+    for engine in engines:
+        if engine.live is None:
+            raise RuntimeError(f"Engine {engine.name!r} is only data here. {RUN_ELSEWHERE}")
+    return engines
