@@ -8,8 +8,8 @@ namespace {
 
 // Under the engine's lock.
 std::int64_t number_of(const Engine& engine, const EngineState& state) {
-  constexpr unsigned kBitsOfCounter = 32;
-  return engine.has_context() ? (state.track << kBitsOfCounter) | engine.contexts_created() : -1;
+  constexpr std::int64_t kContextsPerEngine = 4'294'967'296;
+  return engine.has_context() ? (state.track * kContextsPerEngine) + engine.contexts_created() : -1;
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ ProfileRanges::ProfileRanges(const std::vector<ProfileRecord>& profiles, const s
 std::optional<std::size_t> ProfileRanges::first_misfit(const Profile& profile, const Shapes& shapes) {
   const std::size_t count = std::min(profile.inputs.size(), shapes.size());
   for (std::size_t input = 0; input < count; ++input) {
-    if (profile.inputs[input] && !takes(*profile.inputs[input], shapes[input])) {
+    const auto& range = profile.inputs[input];
+    if (range && !takes(*range, shapes[input])) {
       return input;
     }
   }
@@ -74,7 +75,7 @@ std::string ProfileRanges::refusal(std::int64_t index, const Shapes& shapes) con
   if (!input) {
     return {};
   }
-  const auto& range = *at(index).inputs[*input];
+  const auto& range = *at(index).inputs[*input];  // NOLINT(bugprone-unchecked-optional-access): a misfit has a range
   const c10::IntArrayRef shape = shapes[*input];
   std::string text = "input '" + inputs_[*input] + "' has shape " + text_of(shape) + ", but optimization profile " +
                      title(index) + " takes " + text_of(range);
@@ -92,7 +93,7 @@ std::string ProfileRanges::refusal(std::int64_t index, const Shapes& shapes) con
 }
 
 std::string ProfileRanges::misfit(std::int64_t index, const Shapes& shapes) const {
-  std::string text = refusal(index, shapes) + ". ";
+  const std::string text = refusal(index, shapes) + ". ";
   const auto fitting = first_that_fits(shapes);
   if (!fitting) {
     return text + (profiles_.size() == 1 ? "It is the engine's only profile" : "No profile of the engine takes it") +

@@ -122,7 +122,7 @@ std::optional<Selection> select_profile_without_engine(const Engine& engine, con
 }
 
 std::string describe(const Selection& selection, const EngineState& state, const Shapes* shapes) {
-  const std::string title = "optimization profile " + state.ranges.title(selection.index);
+  std::string title = "optimization profile " + state.ranges.title(selection.index);
   switch (selection.why) {
     case Selection::Why::kScope:
       return title + " is what the innermost optimization_profile() block of this thread says";
