@@ -1,5 +1,5 @@
-"""Builds libtorchtrt_profiles.so with CMake against the torch that is installed, and puts it into the package, with the C++
-header and the CMake configuration that go with it."""
+"""Builds libtorchtrt_profiles.so with CMake against the torch that is installed, and puts it into the package, with the
+C++ header and the CMake configuration that go with it."""
 
 from __future__ import annotations
 
