@@ -1,5 +1,6 @@
 // A Torch-TensorRT that exports no member functions: all but what needs them works.
 #include "tests/core/runtime/support/harness.h"
+#include "tests/core/runtime/support/selection.h"
 
 namespace torch_tensorrt::profiles::testing {
 namespace {
@@ -42,6 +43,14 @@ TEST_F(NoExportedMembers, AProfileOtherThan0IsRefused) {
   };
   EXPECT_NO_THROW(pin(0));
   EXPECT_NE(message_of([&] { pin(1); }).find("does not export"), std::string::npos);
+  run(engine, 2);
+}
+
+TEST_F(NoExportedMembers, AContextPerProfileIsRefused) {
+  FakeOptions options;
+  options.profiles = {{2, 64}, {1, 1}};
+  const auto engine = make_engine(options);
+  EXPECT_NE(message_of([&] { call("_make_profile_contexts", {engine}); }).find("does not export"), std::string::npos);
   run(engine, 2);
 }
 

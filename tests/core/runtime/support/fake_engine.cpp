@@ -291,7 +291,6 @@ std::int64_t TRTEngine::get_active_profile_index() {
 }
 
 std::int64_t TRTEngine::get_num_optimization_profiles() {
-  const Use use(*this, "num_optimization_profiles");
   return static_cast<std::int64_t>(options_.profiles.size());
 }
 
@@ -315,7 +314,6 @@ std::string TRTEngine::get_serialized_metadata() {
 }
 
 std::vector<std::string> TRTEngine::serialize_metadata_only() {
-  const Use use(*this, "serialize_metadata_only");
   std::vector<std::string> record(kFields);
   record[kAbi] = "10";
   record[kName] = options_.name;

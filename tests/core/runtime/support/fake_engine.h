@@ -139,12 +139,12 @@ class TRTEngine : public torch::CustomClassHolder {
   void set_profile_path_prefix(std::string prefix);
   void set_active_profile(std::int64_t index);
   std::int64_t get_active_profile_index();
-  std::int64_t get_num_optimization_profiles();
+  std::int64_t get_num_optimization_profiles();  // what is settled may be asked at any time
   bool get_auto_select_profiles();
   void set_auto_select_profiles(bool enabled);
   std::int64_t num_execution_contexts_created();
   std::string get_serialized_metadata();
-  std::vector<std::string> serialize_metadata_only();
+  std::vector<std::string> serialize_metadata_only();  // so may this
   at::Tensor serialized_engine_tensor();
   std::string to_str();
   void reset_captured_graph();
