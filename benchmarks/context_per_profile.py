@@ -159,6 +159,16 @@ def measure(arguments: argparse.Namespace, size: str, graphs: bool) -> tuple[dic
     }
 
 
+def print_result(result: dict[str, Any]) -> None:
+    medians, ratios, memory = result["medians_us"], result["ratio_to_bare_sum"], result["memory"]
+    title = f"{result['size']}, {'with' if result['cuda_graphs'] else 'no'} graphs, us per prefill and decode, medians"
+    print(f"{title}: {BARE} {medians[BARE]:.1f}", flush=True)
+    for name in SCENARIOS:
+        print(f"  {name:<36}{medians[name]:>10.1f}  x{ratios[name]:.3f}", flush=True)
+    for name, value in memory.items():
+        print(f"  {name:<36}{'unknown' if value is None else f'{value / 1e6:>10.1f}  MB'}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="JSON file for the result, all samples included")
@@ -179,23 +189,18 @@ def main() -> None:
             said, result = measure(arguments, size, graphs)
             results.append(result)
             print(f"{size}, graphs {graphs}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
-    report = {
-        "benchmark": "context_per_profile",
-        **about(said),
-        "dynamic_shapes_kernel_specialization_strategy": arguments.strategy,
-        "sizes": {name: dict(zip(("layers", "width", "prompt"), size, strict=True)) for name, size in SIZES.items()},
-        "results": results,
-    }
-    write(report, arguments.output)
+            print_result(result)
+            report = {
+                "benchmark": "context_per_profile",
+                **about(said),
+                "dynamic_shapes_kernel_specialization_strategy": arguments.strategy,
+                "sizes": {
+                    name: dict(zip(("layers", "width", "prompt"), of, strict=True)) for name, of in SIZES.items()
+                },
+                "results": results,
+            }
+            write(report, arguments.output)  # each time, so that a run that is cut off loses only the rest
     print(headline(report))
-    print("us per prefill and decode, medians, and the ratio to the bare sum")
-    for result in results:
-        medians, ratios, memory = result["medians_us"], result["ratio_to_bare_sum"], result["memory"]
-        print(f"{result['size']}, {'with' if result['cuda_graphs'] else 'no'} graphs: {BARE} {medians[BARE]:.1f}")
-        for name in SCENARIOS:
-            print(f"  {name:<36}{medians[name]:>10.1f}  x{ratios[name]:.3f}")
-        for name, value in memory.items():
-            print(f"  {name:<36}{'unknown' if value is None else f'{value / 1e6:>10.1f}  MB'}")
 
 
 if __name__ == "__main__":

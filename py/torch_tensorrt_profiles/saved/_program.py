@@ -7,7 +7,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from torch_tensorrt_profiles.saved._pickles import Opaque, PickleError, read_pic
 
 _SYMBOL = re.compile(r"Symbol\('([^']+)'[^()]*\)")
 _ENGINE_CLASS = "__torch__.torch.classes.tensorrt.Engine"
+_ENGINE_FACTORY = "torch_tensorrt.dynamo.runtime._TRTEngine._reconstruct_trt_engine"  # as Torch-TensorRT pickles it
 
 #: What the graph of an exported program calls its data types (``ScalarType`` in torch's schema), checked by a test.
 _DTYPES = {
@@ -163,15 +164,19 @@ class _Archive:
     def _take_constants(self, program: SavedProgram) -> None:
         for name in sorted(self._members, key=_number_behind):
             if name.startswith("data/constants/custom_obj_"):
-                self._take_custom_object(program, name)
+                self._take_object(program, name, self._pickle_inside)
+            elif name.startswith("data/constants/opaque_obj_"):  # torch.export's form, a pickle of Python
+                self._take_object(program, name, read_pickle)
 
-    def _take_custom_object(self, program: SavedProgram, name: str) -> None:
+    @staticmethod
+    def _pickle_inside(content: bytes) -> Any:
         """A custom object is a zip archive of its own inside the archive, with one pickle in it."""
-        content = self._bytes(name)
+        with zipfile.ZipFile(io.BytesIO(content)) as inner:
+            return read_pickle(next(inner.read(name) for name in inner.namelist() if name.endswith("/data.pkl")))
+
+    def _take_object(self, program: SavedProgram, name: str, read: Callable[[bytes], Any]) -> None:
         try:
-            with zipfile.ZipFile(io.BytesIO(content)) as inner:
-                pickled = next(inner.read(member) for member in inner.namelist() if member.endswith("/data.pkl"))
-            held = read_pickle(pickled)
+            held = read(self._bytes(name))
         except (zipfile.BadZipFile, StopIteration, PickleError) as error:
             program.remarks.append(f"{name} cannot be read: {error}")
             return
@@ -223,6 +228,8 @@ def _packed_engines(held: Any) -> Iterator[list[Any]]:
                 and state[1:] == (_ENGINE_CLASS,)
             ):
                 state = state[0]
+            elif type(value).origin == _ENGINE_FACTORY:
+                state = value.args[0] if value.args else None
             elif type(value).origin != _ENGINE_CLASS:
                 continue
             if isinstance(state, list):

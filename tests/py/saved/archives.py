@@ -58,12 +58,18 @@ def engine_opcodes(packed: Sequence[str]) -> bytes:
 
 
 def custom_object(packed: Sequence[str]) -> bytes:
-    """As torch.export and AOTInductor put an engine into their archive: an archive with a pickle."""
+    """As AOTInductor puts an engine into its archive: an archive with a pickle."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("archive/data.pkl", b"\x80\x02" + engine_opcodes(packed) + b".")
         archive.writestr("archive/version", "3\n")
     return buffer.getvalue()
+
+
+def opaque_object(packed: Sequence[str]) -> bytes:
+    """As torch.export puts an engine into its archive since 2.14: a pickle that calls Torch-TensorRT's factory."""
+    factory = b"ctorch_tensorrt.dynamo.runtime._TRTEngine\n_reconstruct_trt_engine\n"
+    return b"\x80\x02" + factory + b"](" + b"".join(map(text_opcodes, packed)) + b"e\x85R."
 
 
 def write_archive(path: Path, members: dict[str, bytes | str]) -> Path:
@@ -109,7 +115,7 @@ def write_exported(path: Path, engines: Sequence[Sequence[str]]) -> Path:
         "range_constraints": {"s0": {"min_val": 1, "max_val": None}},
         "torch_version": "2.14.1",
     }
-    constants = {f"data/constants/custom_obj_{i}": custom_object(packed) for i, packed in enumerate(engines)}
+    constants = {f"data/constants/opaque_obj_{i}": opaque_object(packed) for i, packed in enumerate(engines)}
     return write_archive(path, {"models/model.json": json.dumps(model), **constants, "archive_format": "pt2"})
 
 
