@@ -56,3 +56,21 @@ def export_broken() -> ExportedProgram:
     return torch.export.export(
         model, (torch.randn(2, 8, 16, device=device()),), dynamic_shapes=({1: Dim("seq", min=1, max=64)},)
     )
+
+
+def save_two_inputs_package(compiled: torch.nn.Module, path: str) -> None:
+    """:class:`TwoInputs`, compiled, as an AOTInductor package. Needs a GPU."""
+    import torch_tensorrt
+
+    spec = [
+        torch_tensorrt.Input(
+            min_shape=(2, 1),
+            opt_shape=(2, 16),
+            max_shape=(2, 128),
+            dtype=torch.int64,
+            name=name,
+            shared_dims={1: "seq"},
+        )
+        for name in ("ids", "positions")
+    ]
+    torch_tensorrt.save(compiled, path, output_format="aot_inductor", arg_inputs=spec)

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch_tensorrt
 from click.testing import CliRunner
-from programs import BREAK, export_broken, export_two_inputs
+from programs import BREAK, export_broken, export_two_inputs, save_two_inputs_package
 from torch_tensorrt.dynamo import OptimizationProfile
 from torch_tensorrt_profiles.cli import main
 from trace_event_format import check_trace_events
@@ -51,18 +51,7 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
     compiled = torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=PROFILES, min_block_size=1)
     torch_tensorrt.save(compiled, str(folder / "program.ep"), retrace=False)
-    spec = [
-        torch_tensorrt.Input(
-            min_shape=(2, 1),
-            opt_shape=(2, 16),
-            max_shape=(2, 128),
-            dtype=torch.int64,
-            name=name,
-            shared_dims={1: "seq"},
-        )
-        for name in ("ids", "positions")
-    ]
-    torch_tensorrt.save(compiled, str(folder / "program.pt2"), output_format="aot_inductor", arg_inputs=spec)
+    save_two_inputs_package(compiled, str(folder / "program.pt2"))
     ids = torch.zeros(2, 16, dtype=torch.int64, device="cuda")
     traced = torch.jit.trace(compiled, (ids, ids.clone()))
     torch.jit.save(traced, str(folder / "program.ts"))

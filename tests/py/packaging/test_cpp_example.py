@@ -77,7 +77,7 @@ def test_without_a_gpu(example):
 @pytest.fixture(scope="module")
 def package(tmp_path_factory) -> Path:
     import torch_tensorrt
-    from programs import export_two_inputs
+    from programs import export_two_inputs, save_two_inputs_package
     from torch_tensorrt.dynamo import OptimizationProfile
 
     profiles = [
@@ -85,19 +85,8 @@ def package(tmp_path_factory) -> Path:
         OptimizationProfile("decode", {"ids": {1: 1}}),
     ]
     compiled = torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=profiles, min_block_size=1)
-    spec = [
-        torch_tensorrt.Input(
-            min_shape=(2, 1),
-            opt_shape=(2, 16),
-            max_shape=(2, 128),
-            dtype=torch.int64,
-            name=name,
-            shared_dims={1: "seq"},
-        )
-        for name in ("ids", "positions")
-    ]
     path = tmp_path_factory.mktemp("package") / "two.pt2"
-    torch_tensorrt.save(compiled, str(path), output_format="aot_inductor", arg_inputs=spec)
+    save_two_inputs_package(compiled, str(path))
     return path
 
 

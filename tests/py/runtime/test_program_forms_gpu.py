@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch_tensorrt
-from programs import TwoInputs, export_two_inputs
+from programs import TwoInputs, export_two_inputs, save_two_inputs_package
 from torch_tensorrt.dynamo import OptimizationProfile
 from torch_tensorrt.runtime import explain, optimization_profile, profile_names
 
@@ -45,19 +45,8 @@ def test_torchscript(compiled, tmp_path):
 
 
 def test_aot_inductor(compiled, tmp_path, capfd):
-    spec = [
-        torch_tensorrt.Input(
-            min_shape=(2, 1),
-            opt_shape=(2, 16),
-            max_shape=(2, 128),
-            dtype=torch.int64,
-            name=name,
-            shared_dims={1: "seq"},
-        )
-        for name in ("ids", "positions")
-    ]
     path = str(tmp_path / "program.pt2")
-    torch_tensorrt.save(compiled, path, output_format="aot_inductor", arg_inputs=spec)
+    save_two_inputs_package(compiled, path)
     runners = [torch._inductor.aoti_load_package(path) for _ in range(2)]
     for runner in runners:
         assert_both_profiles_run(runner, runner)
