@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from torch_tensorrt_profiles._patching import Patches
+from torch_tensorrt_profiles.dynamo._gpuless import RUN_ELSEWHERE
 from torch_tensorrt_profiles.dynamo._refusals import KEYWORD
 from torch_tensorrt_profiles.runtime._bound_method import graft_bound_method
 from torch_tensorrt_profiles.runtime._engines import engines_of
@@ -58,7 +59,8 @@ def _wrapper_with_profiles(module: ModuleType) -> type:
         def wrap(self, program: Any) -> None:
             """Wraps ``program``, or wraps it instead of the one before, and warms it up."""
             for engine in engines_of(program):
-                engine.require_live()
+                if engine.live is None:
+                    raise RuntimeError(f"Engine {engine.name!r} is only data here. {RUN_ELSEWHERE}")
             if "_modules" not in vars(self):
                 torch.nn.Module.__init__(self)
             self._reset_captured_graph()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_tensorrt_profiles.dynamo import _metadata
-from torch_tensorrt_profiles.dynamo._gpuless import ENGINE_AS_DATA, RUN_ELSEWHERE
+from torch_tensorrt_profiles.dynamo._gpuless import ENGINE_AS_DATA
 from torch_tensorrt_profiles.dynamo._metadata import EngineProfiles
 from torch_tensorrt_profiles.runtime._module import RECORD
 
@@ -27,16 +27,6 @@ class ProgramEngine:
     name: str
     live: Any
     profiles: EngineProfiles | None
-
-    def require_live(self) -> Any:
-        """Torch-TensorRT's engine object.
-
-        Raises:
-            RuntimeError: the engine is only data on this host.
-        """
-        if self.live is None:
-            raise RuntimeError(f"Engine {self.name!r} is only data here. {RUN_ELSEWHERE}")
-        return self.live
 
     @property
     def count(self) -> int:
@@ -67,24 +57,6 @@ def engines_of(program: Any) -> list[ProgramEngine]:
             _check_count(engine)
             found.append(engine)
     return found
-
-
-def live_engines_of(program: Any, caller: str) -> list[ProgramEngine]:
-    """The same, all of them live and at least one. ``caller`` is who wants them, for the error.
-
-    Raises:
-        ValueError: the program has no engines that can be seen, or what :func:`engines_of` raises.
-        RuntimeError: the engines are only data on this host.
-    """
-    engines = engines_of(program)
-    if not engines:
-        raise ValueError(
-            f"{caller}() found no TensorRT engine in {type(program).__name__}; give the compiled program itself (the "
-            f"engines of a torch.compile callable are hidden)"
-        )
-    for engine in engines:
-        engine.require_live()
-    return engines
 
 
 def _walk(program: Any) -> Iterator[ProgramEngine]:
