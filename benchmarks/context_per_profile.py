@@ -76,7 +76,7 @@ def serve(size: str, strategy: str, graphs: bool) -> None:
             module(x)
 
     def timed(run: Any, *arguments: Any) -> float:
-        run(*arguments[:-1], 3)
+        run(*arguments[:-1], profile_selection.WARM_UP_CALLS)
         torch.cuda.synchronize()
         start = time.perf_counter_ns()
         run(*arguments)

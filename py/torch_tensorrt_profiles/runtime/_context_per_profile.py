@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from torch_tensorrt_profiles.dynamo._gpuless import RUN_ELSEWHERE
-from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of
+from torch_tensorrt_profiles.runtime._engines import live_engines_of
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class ContextPerProfile:
     """
 
     def __init__(self, program: Any) -> None:
-        found = _live_engines(program)
+        found = live_engines_of(program, "context_per_profile()")
         self.program = program
         self._engines: list[Any] = []
         engines: list[EngineContexts] = []
@@ -126,16 +125,3 @@ class ContextPerProfile:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _live_engines(program: Any) -> list[ProgramEngine]:
-    engines = engines_of(program)
-    if not engines:
-        raise ValueError(
-            f"context_per_profile() found no TensorRT engine in {type(program).__name__}; give the compiled program "
-            f"itself (the engines of a torch.compile callable are hidden)"
-        )
-    for engine in engines:
-        if engine.live is None:
-            raise RuntimeError(f"Engine {engine.name!r} is only data here. {RUN_ELSEWHERE}")
-    return engines

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from torch_tensorrt_profiles._patching import Patches
-from torch_tensorrt_profiles.dynamo._gpuless import RUN_ELSEWHERE
 from torch_tensorrt_profiles.dynamo._refusals import KEYWORD
 from torch_tensorrt_profiles.runtime._bound_method import graft_bound_method
 from torch_tensorrt_profiles.runtime._engines import engines_of
@@ -59,8 +58,7 @@ def _wrapper_with_profiles(module: ModuleType) -> type:
         def wrap(self, program: Any) -> None:
             """Wraps ``program``, or wraps it instead of the one before, and warms it up."""
             for engine in engines_of(program):
-                if engine.live is None:
-                    raise RuntimeError(f"Engine {engine.name!r} is only data here. {RUN_ELSEWHERE}")
+                engine.require_live()
             if "_modules" not in vars(self):
                 torch.nn.Module.__init__(self)
             self._reset_captured_graph()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_tensorrt_profiles.dynamo import _metadata
-from torch_tensorrt_profiles.dynamo._gpuless import ENGINE_AS_DATA
+from torch_tensorrt_profiles.dynamo._gpuless import ENGINE_AS_DATA, RUN_ELSEWHERE
 from torch_tensorrt_profiles.dynamo._metadata import EngineProfiles
 from torch_tensorrt_profiles.runtime._module import RECORD
 
@@ -40,6 +40,12 @@ class ProgramEngine:
         """One name per profile, ``""`` where it has none."""
         return self.profiles.names if self.profiles is not None else ("",) * self.count
 
+    def require_live(self) -> Any:
+        """Torch-TensorRT's engine object. Raises RuntimeError where the engine is only data."""
+        if self.live is None:
+            raise RuntimeError(f"Engine {self.name!r} is only data here. {RUN_ELSEWHERE}")
+        return self.live
+
 
 def engines_of(program: Any) -> list[ProgramEngine]:
     """Every engine of a program, each once, in the program's order.
@@ -57,6 +63,24 @@ def engines_of(program: Any) -> list[ProgramEngine]:
             _check_count(engine)
             found.append(engine)
     return found
+
+
+def live_engines_of(program: Any, caller: str) -> list[ProgramEngine]:
+    """As :func:`engines_of`, for a ``caller`` that needs engines to work on.
+
+    Raises:
+        ValueError: also where no engine can be seen in the program.
+        RuntimeError: an engine is only data on this host.
+    """
+    engines = engines_of(program)
+    if not engines:
+        raise ValueError(
+            f"{caller} found no TensorRT engine in {type(program).__name__}; give the compiled program itself (the "
+            f"engines of a torch.compile callable are hidden)"
+        )
+    for engine in engines:
+        engine.require_live()
+    return engines
 
 
 def _walk(program: Any) -> Iterator[ProgramEngine]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch_tensorrt_profiles.dynamo._gpuless import RUN_ELSEWHERE
-from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of, of_live
+from torch_tensorrt_profiles.runtime._engines import ProgramEngine, live_engines_of, of_live
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,7 @@ def explain(program: Any, *args: Any, **kwargs: Any) -> list[ProfileExplanation]
         ValueError: the program has no engines that can be seen.
         RuntimeError: the engines are only data on this host.
     """
-    engines = engines_of(program)
-    if not engines:
-        raise ValueError(
-            f"explain() found no TensorRT engine in {type(program).__name__}; give the compiled program itself (the "
-            f"engines of a torch.compile callable are hidden)"
-        )
-    for engine in engines:
-        if engine.live is None:
-            raise RuntimeError(f"Engine {engine.name!r} is only data here. {RUN_ELSEWHERE}")
+    engines = live_engines_of(program, "explain()")
     calls = _calls(program, args, kwargs) if args or kwargs else None
     if calls is None:
         return [_explained(engine, None) for engine in engines]

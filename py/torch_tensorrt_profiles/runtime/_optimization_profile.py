@@ -95,7 +95,10 @@ class OptimizationProfileScope:
             raise RuntimeError("this optimization_profile() block is already entered; make a new one for each block")
         prepared = prepared_scope(self.module, self.profile, self.fallback)
         push, _ = scope_functions()
-        self._token = push(prepared.number)
+        token = push(prepared.number)
+        if not token:  # for want of memory; it says no more
+            raise RuntimeError("optimization_profile(): the block could not be opened, so nothing is selected")
+        self._token = token
         if prepared.may_be_compiled_again:
             _open_on_this_thread.scopes.append(self)
             self._is_listed = True

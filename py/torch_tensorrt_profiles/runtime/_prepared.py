@@ -1,22 +1,20 @@
 """Scopes that the C++ library keeps ready, for as long as a program is made of the same engines.
 
 Looking through a program and handing its engines to C++ costs tens of microseconds, and a decode loop enters a block at
-every step.
+every step. What runs at every step is written for speed: loops instead of closures, no generators.
 """
 
 from __future__ import annotations
 
 import contextlib
+import operator
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from torch_tensorrt_profiles.dynamo._optimization_profile import is_integer
 from torch_tensorrt_profiles.runtime._selection import select
-
-#: Answers whether a program still is what it was.
-_Check = Callable[[], bool]
 
 
 class PreparedScope:
@@ -46,16 +44,34 @@ def _forget(number: int) -> None:
 
 
 class _Program:
-    """The scopes of one program. Keeps neither it nor its engines alive."""
+    """The scopes of one program, and what it is made of. Keeps neither it nor its engines alive."""
 
-    __slots__ = ("checks", "reference", "scopes")
+    __slots__ = ("held", "parents", "reference", "scopes")
 
-    def __init__(self, program: Any, checks: list[_Check]) -> None:
+    def __init__(self, program: Any) -> None:
         # By identity: a WeakKeyDictionary would compare, and takes several times as long.
         number = id(program)
         self.reference = weakref.ref(program, lambda _: _programs.pop(number, None))
-        self.checks = checks
-        self.scopes: dict[Any, PreparedScope] = {}
+        self.parents: list[tuple[weakref.ref[Any], tuple[int, ...]]] = []  # modules, with the identities of their parts
+        self.held: list[tuple[weakref.ref[Any], str, weakref.ref[Any]]] = []  # owner, attribute, value
+        self.scopes: dict[tuple[str | int | None, bool], PreparedScope] = {}
+
+    def hold(self, owner: Any, attribute: str) -> None:
+        self.held.append((weakref.ref(owner), attribute, weakref.ref(vars(owner)[attribute])))
+
+    def is_still(self, program: Any) -> bool:
+        """Whether ``program`` is the one that this was made of, with the same modules and engines."""
+        if self.reference() is not program:
+            return False
+        for owner_reference, attribute, value_reference in self.held:
+            owner, value = owner_reference(), value_reference()
+            if owner is None or value is None or owner.__dict__.get(attribute) is not value:
+                return False
+        for parent_reference, parts in self.parents:
+            parent = parent_reference()
+            if parent is None or tuple(map(id, parent._modules.values())) != parts:
+                return False
+        return True
 
 
 _programs: dict[int, _Program] = {}
@@ -63,77 +79,49 @@ _programs: dict[int, _Program] = {}
 
 def prepared_scope(program: Any, profile: Any, fallback: bool) -> PreparedScope:
     """The scope of a selection; from the second time on it is looked up. Raises what :func:`select` raises."""
+    if profile.__class__ not in _REMEMBERED and is_integer(profile):
+        profile = operator.index(profile)  # of NumPy, say
     known = _programs.get(id(program))
-    if known is not None:
-        if known.reference() is program and all(check() for check in known.checks):
-            scope = known.scopes.get((profile.__class__, profile, fallback)) if _is_hashable(profile) else None
-            if scope is not None:
-                return scope
-        else:
-            known = None
+    if known is not None and not known.is_still(program):
+        known = None
+    may_be_remembered = profile.__class__ in _REMEMBERED
+    if known is not None and may_be_remembered:
+        scope = known.scopes.get((profile, fallback))
+        if scope is not None:
+            return scope
     scope = PreparedScope(program, profile, fallback)
-    if scope.has_engines:
-        known = known or _remember(program)
+    if scope.has_engines and may_be_remembered:
+        known = known or _remembered(program)
         if known is not None:
-            known.scopes[profile.__class__, profile, fallback] = scope
+            known.scopes[profile, fallback] = scope
     return scope
 
 
-def _is_hashable(profile: Any) -> bool:
-    return profile.__class__ in (str, int) or profile is None
+#: What selections are looked up by: no bool, which equals an integer, and nothing that cannot be hashed.
+_REMEMBERED = (str, int, type(None))
 
 
-def _remember(program: Any) -> _Program | None:
-    checks = _checks(program)
-    if checks is None:
-        return None
-    known = _programs[id(program)] = _Program(program, checks)
-    return known
-
-
-def _checks(program: Any) -> list[_Check] | None:
-    """What has to hold for the program to be unchanged; None for a form that gives out its engines anew each time."""
+def _remembered(program: Any) -> _Program | None:
+    """What the program is made of; None for a form that gives out its engines anew each time."""
     from torch_tensorrt.dynamo.runtime import TorchTensorRTModule
     from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
 
-    checks: list[_Check] = []
-    if isinstance(program, MutableTorchTensorRTModule):
-        checks.append(_holds(program, "gm"))
-        program = program.gm
-    if not isinstance(program, torch.nn.Module) or isinstance(program, torch.jit.ScriptModule):
+    root = program.gm if isinstance(program, MutableTorchTensorRTModule) else program
+    if not isinstance(root, torch.nn.Module):
         return None
-    for module in program.modules():
+    known = _Program(program)
+    if root is not program:
+        known.hold(program, "gm")
+    for module in root.modules():
         if isinstance(module, torch.jit.ScriptModule):
             return None
         if module._modules:
-            checks.append(_has_children(module))
+            known.parents.append((weakref.ref(module), tuple(map(id, module._modules.values()))))
         if isinstance(module, TorchTensorRTModule):
-            checks.append(_holds(module, "engine"))
+            known.hold(module, "engine")
         else:
-            checks.extend(
-                _holds(module, name) for name, value in vars(module).items() if isinstance(value, torch.ScriptObject)
-            )
-    return checks
-
-
-def _holds(owner: Any, attribute: str) -> _Check:
-    owner_reference = weakref.ref(owner)
-    value_reference = weakref.ref(vars(owner)[attribute])
-
-    def check() -> bool:
-        held = owner_reference()
-        value = value_reference()
-        return held is not None and value is not None and vars(held).get(attribute) is value
-
-    return check
-
-
-def _has_children(module: Any) -> _Check:
-    reference = weakref.ref(module)
-    children = tuple(map(id, module._modules.values()))
-
-    def check() -> bool:
-        held = reference()
-        return held is not None and tuple(map(id, held._modules.values())) == children
-
-    return check
+            for name, value in vars(module).items():
+                if isinstance(value, torch.ScriptObject):
+                    known.hold(module, name)
+    _programs[id(program)] = known
+    return known

@@ -8,7 +8,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from torch_tensorrt_profiles.dynamo._gpuless import RUN_ELSEWHERE
 from torch_tensorrt_profiles.dynamo._optimization_profile import is_integer
 from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of
 
@@ -46,7 +45,7 @@ def select(program: Any, profile: Any) -> Selection:
     if not engines:
         logger.warning("optimization_profile() found no TensorRT engine in %s.", type(program).__name__)
     chosen = select_among(engines, wanted)
-    return Selection([_require_live(engine) for engine, _ in chosen], [index for _, index in chosen], None)
+    return Selection([engine.require_live() for engine, _ in chosen], [index for _, index in chosen], None)
 
 
 def select_among(engines: Sequence[ProgramEngine], profile: str | int) -> list[tuple[ProgramEngine, int]]:
@@ -87,12 +86,6 @@ def _index_for_hidden_engines(profile: str | int) -> int:
     if profile < 0:
         raise ValueError(f"optimization profile index {profile} is negative; a profile's index starts at 0")
     return profile
-
-
-def _require_live(engine: ProgramEngine) -> Any:
-    if engine.live is None:
-        raise RuntimeError(f"Engine {engine.name!r} is only data here. {RUN_ELSEWHERE}")
-    return engine.live
 
 
 def _by_name(engines: Sequence[ProgramEngine], name: str) -> list[tuple[ProgramEngine, int]]:

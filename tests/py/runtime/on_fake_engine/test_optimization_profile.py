@@ -234,6 +234,18 @@ class TestPreparedScopes:
         first = [prepared_scope(program, *each) for each in wanted]
         assert [prepared_scope(program, *each) for each in wanted] == first
 
+    def test_an_integer_of_numpy_is_the_same_selection(self, program):
+        assert prepared_scope(program, np.int64(1), False) is prepared_scope(program, 1, False)
+        with pytest.raises(TypeError, match="bool"):
+            prepared_scope(program, True, False)
+
+    def test_a_block_that_cannot_be_opened_is_an_error(self, program):
+        ops._forget_profile_scope(prepared_scope(program, "decode", False).number)
+        block = optimization_profile(program, "decode")
+        with pytest.raises(RuntimeError, match="nothing is selected"):
+            block.__enter__()
+        assert ops.get_active_profile(program.engine) == 0
+
     def test_a_new_engine_is_seen(self, program):
         with optimization_profile(program, "decode"):
             call(program, 1)
