@@ -5,13 +5,17 @@ The contexts are made and kept by the C++ library (core/runtime/profile_contexts
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
-from torch_tensorrt_profiles.runtime._engines import live_engines_of
+from torch_tensorrt_profiles.runtime._engines import ProgramEngine, live_engines_of
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,9 @@ def context_per_profile(program: Any) -> ContextPerProfile:
 
     Args:
         program: whatever :func:`torch_tensorrt.runtime.optimization_profile` takes, except for ``torch.compile``
-            callables, whose engines are hidden. Engines with a single profile are left alone. A program that is
-            compiled again has new engines, without contexts.
+            callables, whose engines are hidden. Engines with a single profile are left alone. When a
+            MutableTorchTensorRTModule compiles again, its new engines get contexts too; where that fails, a warning
+            says so and the program runs with one context.
 
     Returns:
         What was made; as a context manager, it gives the program. It holds the program for as long as it is kept.
@@ -79,6 +84,10 @@ def context_per_profile(program: Any) -> ContextPerProfile:
     return ContextPerProfile(program)
 
 
+#: Of programs that may be compiled again: the uses of contexts on their engines.
+_uses: WeakKeyDictionary[Any, list[list[Any]]] = WeakKeyDictionary()
+
+
 class ContextPerProfile:
     """What :func:`context_per_profile` returns.
 
@@ -90,33 +99,19 @@ class ContextPerProfile:
     def __init__(self, program: Any) -> None:
         found = live_engines_of(program, "context_per_profile()")
         self.program = program
-        self._engines: list[Any] = []
-        engines: list[EngineContexts] = []
-        try:
-            for engine in found:
-                report = torch.ops.tensorrt._make_profile_contexts(engine.live)
-                self._engines.append(engine.live)
-                engines.append(
-                    EngineContexts(
-                        engine.name,
-                        1 + report["contexts"],
-                        report.get("plan_bytes"),
-                        report.get("device_bytes"),
-                        report.get("peak_device_bytes"),
-                    )
-                )
-        except BaseException:
-            self.close()
-            raise
-        self.engines = tuple(engines)
+        self._use: list[Any] = []  # the engines, once per use of their contexts
+        self.engines = _make(found, self._use)
+        if _may_be_compiled_again(program):
+            _uses.setdefault(program, []).append(self._use)
 
     def close(self) -> None:
         """Ends this use of the contexts; those that nobody else uses go. Calls that are under way finish on theirs."""
-        while self._engines:
-            torch.ops.tensorrt._drop_profile_contexts(self._engines.pop())
+        _drop(self._use)
+        uses = _uses.get(self.program, []) if _may_be_compiled_again(self.program) else []
+        uses[:] = [use for use in uses if use is not self._use]
 
     def __enter__(self) -> Any:
-        if not self._engines:
+        if not self._use:
             raise RuntimeError("these contexts are gone; call context_per_profile() again for each block")
         return self.program
 
@@ -125,3 +120,50 @@ class ContextPerProfile:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def renew_contexts(program: Any) -> None:
+    """For a program that was compiled again: whatever uses contexts on its engines has them on the new ones."""
+    uses = _uses.get(program, [])
+    for use in uses:  # first, since a use keeps its engines, and so their weights on the device
+        _drop(use)
+    try:
+        for use in uses:
+            _make(live_engines_of(program, "context_per_profile()"), use)
+    except RuntimeError as error:
+        for use in uses:
+            _drop(use)
+        logger.warning("Compiled again, and now with one context for all profiles: %s", error)
+
+
+def _may_be_compiled_again(program: Any) -> bool:
+    from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
+
+    return isinstance(program, MutableTorchTensorRTModule)
+
+
+def _make(engines: list[ProgramEngine], use: list[Any]) -> tuple[EngineContexts, ...]:
+    """Makes their contexts and notes them in ``use``; after a failure there are none."""
+    made = []
+    try:
+        for engine in engines:
+            report = torch.ops.tensorrt._make_profile_contexts(engine.live)
+            use.append(engine.live)
+            made.append(
+                EngineContexts(
+                    engine.name,
+                    1 + report["contexts"],
+                    report.get("plan_bytes"),
+                    report.get("device_bytes"),
+                    report.get("peak_device_bytes"),
+                )
+            )
+    except BaseException:
+        _drop(use)
+        raise
+    return tuple(made)
+
+
+def _drop(use: list[Any]) -> None:
+    while use:
+        torch.ops.tensorrt._drop_profile_contexts(use.pop())

@@ -15,6 +15,7 @@ from weakref import WeakSet
 from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles.dynamo._refusals import KEYWORD
 from torch_tensorrt_profiles.runtime._bound_method import graft_bound_method
+from torch_tensorrt_profiles.runtime._context_per_profile import renew_contexts
 from torch_tensorrt_profiles.runtime._cuda_graphs import rewrapped
 from torch_tensorrt_profiles.runtime._optimization_profile import cover_new_engines
 
@@ -37,6 +38,8 @@ def graft(module: ModuleType, patches: Patches) -> None:
         cover_new_engines(self)
         if profiles is not None:
             self.gm = rewrapped(before, self.gm)
+        del before  # and the weights of its engines
+        renew_contexts(self)
 
     @functools.wraps(stock_refit)
     def refit_gm(self: Any) -> None:

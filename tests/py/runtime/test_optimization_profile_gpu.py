@@ -10,7 +10,7 @@ import torch_tensorrt
 from programs import BREAK, Broken, TwoInputs, export_broken, export_two_inputs
 from torch_tensorrt.dynamo import OptimizationProfile
 from torch_tensorrt.dynamo.runtime import TorchTensorRTModule
-from torch_tensorrt.runtime import optimization_profile, profile_names
+from torch_tensorrt.runtime import context_per_profile, optimization_profile, profile_names
 
 pytestmark = pytest.mark.gpu
 
@@ -196,6 +196,26 @@ class TestMutableModule:
         with optimization_profile(mutable, "prefill"):
             assert_runs(mutable, changed, *tokens(16))
         assert mutable.gm is not engines
+
+    def test_contexts_per_profile_over_a_weight_change(self):
+        profiles = [
+            OptimizationProfile("prefill", {"ids": {1: (16, 64, 128)}, "positions": {1: (16, 64, 128)}}),
+            OptimizationProfile("decode", {"ids": {1: 1}, "positions": {1: 1}}),
+        ]
+        mutable = torch_tensorrt.MutableTorchTensorRTModule(eager(), optimization_profiles=profiles, min_block_size=1)
+        assert_runs(mutable, eager(), *tokens(64))
+        with context_per_profile(mutable):
+            changed = eager()
+            with torch.no_grad():
+                changed.linear.weight.mul_(-2)
+            mutable.load_state_dict(changed.state_dict())
+            changed.cuda()
+            for count in (16, 1, 70, 1):
+                with optimization_profile(mutable, "auto"):
+                    assert_runs(mutable, changed, *tokens(count))
+            (engine,) = [part.engine for part in mutable.gm.modules() if isinstance(part, TorchTensorRTModule)]
+            counters = torch.ops.tensorrt.get_profile_counters(engine)
+            assert (counters["switches"], counters["runs_0"], counters["runs_1"]) == (0, 2, 2)
 
 
 def test_scope_around_a_compiled_caller(program):

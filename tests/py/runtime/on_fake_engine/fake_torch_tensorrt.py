@@ -32,10 +32,12 @@ class MutableTorchTensorRTModule:
         self.make, self.gm = make, None
 
     def compile(self) -> None:
+        from torch_tensorrt_profiles.runtime._context_per_profile import renew_contexts
         from torch_tensorrt_profiles.runtime._optimization_profile import cover_new_engines
 
         self.gm = self.make()
         cover_new_engines(self)
+        renew_contexts(self)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self.gm is None:

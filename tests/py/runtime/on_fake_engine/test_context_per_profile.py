@@ -7,6 +7,7 @@ import threading
 
 import pytest
 import torch
+from fake_torch_tensorrt import MutableTorchTensorRTModule
 from test_optimization_profile import DECODE, PREFILL, Loaded, Program, call, make_engine, runs
 from torch_tensorrt_profiles.runtime._context_per_profile import context_per_profile
 from torch_tensorrt_profiles.runtime._explain import explain
@@ -168,3 +169,45 @@ def test_made_and_ended_while_threads_call(program, engine):
         thread.join()
     assert errors == []
     assert sum(runs(engine)) == 600
+
+
+class TestCompiledAgain:
+    @pytest.fixture
+    def mutable(self):
+        mutable = MutableTorchTensorRTModule(lambda: Loaded(make_engine(PREFILL, DECODE, names=("prefill", "decode"))))
+        mutable.compile()
+        return mutable
+
+    def test_contexts_that_are_for_good(self, mutable):
+        context_per_profile(mutable)
+        before = mutable.gm.engine
+        mutable.compile()
+        assert mutable.gm.engine is not before
+        alternate(mutable)
+        assert switches(mutable.gm.engine) == 0
+        del before
+        assert contexts() == 2
+
+    def test_a_block_that_was_open_ends_those_of_the_new_engines(self, mutable):
+        with context_per_profile(mutable), context_per_profile(mutable):
+            mutable.compile()
+            alternate(mutable)
+            assert switches(mutable.gm.engine) == 0
+        assert contexts() == 1
+        mutable.compile()
+        alternate(mutable)
+        assert switches(mutable.gm.engine) == 5
+
+    def test_where_there_is_no_room_it_goes_on_with_one(self, mutable, monkeypatch, caplog):
+        context_per_profile(mutable)
+        with monkeypatch.context() as patch:
+
+            def fail(engine):
+                raise RuntimeError("too little memory")
+
+            patch.setattr(ops, "_make_profile_contexts", fail)
+            mutable.compile()
+        assert "too little memory" in caplog.text
+        alternate(mutable)
+        assert switches(mutable.gm.engine) == 5
+        assert contexts() == 1
