@@ -83,7 +83,7 @@ def tokens(count: int) -> tuple[Tensor, Tensor]:
     return ids, torch.arange(count, device=device())[None]
 
 
-def compile_language_model(longest: int = 2048) -> Any:
+def compile_language_model(longest: int = 2048, **options: Any) -> Any:
     """With the profiles "prefill" and "decode"."""
     return torch_tensorrt.dynamo.compile(
         export_language_model(longest),
@@ -91,6 +91,7 @@ def compile_language_model(longest: int = 2048) -> Any:
             OptimizationProfile("prefill", {"input_ids": {1: (2, longest // 2, longest)}}),
             OptimizationProfile("decode", {"input_ids": {1: 1}}),
         ],
+        **options,
     )
 
 

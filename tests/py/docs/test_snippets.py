@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from snippets import PAGES, SET_UP, name_of, run, snippets_of
+from torch_tensorrt.runtime import get_profiling, set_profiling
 
 WITH_SNIPPETS = [page for page in PAGES if snippets_of(page)]
 FOR_GPU = [page for page in WITH_SNIPPETS if any(snippet.needs_gpu for snippet in snippets_of(page))]
@@ -11,8 +12,12 @@ FOR_CPU = [page for page in WITH_SNIPPETS if not all(snippet.needs_gpu for snipp
 
 
 @pytest.fixture(autouse=True)
-def in_its_own_folder(tmp_path, monkeypatch):
+def alone(tmp_path, monkeypatch):
+    """In a folder of its own, and without a trace in the process."""
     monkeypatch.chdir(tmp_path)
+    before = get_profiling()
+    yield
+    set_profiling(before.enabled, format=before.format, path_prefix=before.path_prefix)
 
 
 @pytest.mark.parametrize("page", FOR_CPU, ids=name_of)
