@@ -20,6 +20,10 @@ myst_heading_anchors = 3
 autodoc_typehints = "none"  # the docstrings say types in words
 napoleon_use_rtype = False
 
+highlight_language = "none"  # for blocks that name none
+
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["width.css"]
 html_title = f"torch-tensorrt-profiles {__version__}"
 html_show_copyright = False
