@@ -1,6 +1,7 @@
 # make demo   a two-profile TensorRT-RTX engine from a small language model
 # make test   everything that needs no GPU
-# Both install what they need into .venv; PYTHON chooses the interpreter it is made with (3.10 to 3.13).
+# make docs   the documentation site, in build/docs
+# All install what they need into .venv; PYTHON chooses the interpreter it is made with (3.10 to 3.13).
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -9,10 +10,13 @@ INSTALLED := $(VENV)/.installed
 NATIVE_SOURCES := $(shell find core cpp cmake CMakeLists.txt setup.py -type f 2>/dev/null)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-py test-core test-tsan test-asan lint tidy format gpu-test wheel clean
+.PHONY: demo docs test test-py test-core test-tsan test-asan lint tidy format gpu-test wheel clean
 
 demo: $(INSTALLED)
 	$(PY) examples/dynamo/multi_profile_llm_example.py --output out/demo
+
+docs: $(INSTALLED) $(VENV)/.docs
+	$(PY) -m sphinx -W --keep-going -q -E -b html docsrc $(BUILD)/docs
 
 test: test-core test-py
 
@@ -74,6 +78,10 @@ $(INSTALLED): $(VENV)/bin/python pyproject.toml $(NATIVE_SOURCES) | compiler
 
 $(VENV)/.linters: $(VENV)/bin/python pyproject.toml
 	$(PY) -m pip install -q "ruff>=0.12,<0.18" "mypy>=1.15,<3" "clang-format==18.*" "clang-tidy>=18,<24"
+	touch $@
+
+$(VENV)/.docs: $(INSTALLED)
+	$(PY) -m pip install -q "torch-tensorrt-profiles[docs]"  # is installed, so this adds what the extra names
 	touch $@
 
 .PHONY: compiler system-packages chromium apt

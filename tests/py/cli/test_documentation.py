@@ -1,4 +1,4 @@
-"""What docsrc/torchtrtprof.md shows is what the commands print."""
+"""What docsrc/reference/command_line.md shows is what the commands print."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from torch_tensorrt_profiles.cli import main
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docsrc" / "torchtrtprof.md").read_text()
+PAGE = (ROOT / "docsrc" / "reference" / "command_line.md").read_text()
 SHOWN = dict(re.findall(r"```\n\$ torchtrtprof ([^\n]*)\n(.*?)```", PAGE, re.DOTALL))
 COMMANDS = ("inspect", "run", "report", "doctor")
 

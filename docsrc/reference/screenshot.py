@@ -1,6 +1,7 @@
-"""Takes the picture of the HTML report in torchtrtprof.md.
+"""Takes the picture of the HTML report in command_line.md.
 
-torchtrtprof report DIR -o report.html && python docsrc/screenshot.py report.html docsrc/torchtrtprof_report.png
+torchtrtprof report DIR -o report.html
+python docsrc/reference/screenshot.py report.html docsrc/reference/torchtrtprof_report.png
 """
 
 from __future__ import annotations

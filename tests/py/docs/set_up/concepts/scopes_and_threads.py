@@ -1,0 +1,8 @@
+from concurrent.futures import ThreadPoolExecutor
+
+from models import compile_language_model, tokens
+from torch_tensorrt.runtime import optimization_profile
+
+program = compile_language_model()
+prompt, positions = tokens(100)
+one_id, one_position = tokens(1)

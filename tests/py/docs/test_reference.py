@@ -1,0 +1,38 @@
+"""The reference names everything that users can call, and the README's links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+
+import torch_tensorrt
+from messages import ROOT
+
+REFERENCE = ROOT / "docsrc" / "reference"
+
+
+def test_every_operator_is_in_the_table():
+    source = (ROOT / "core" / "runtime" / "register_jit_hooks.cpp").read_text()
+    schemas = source[source.index("kSchemas{") : source.index("};", source.index("kSchemas{"))]
+    found = re.findall(r'"tensorrt::([a-z]\w+\(.*?)",\n', schemas)
+    shown = re.findall(r"^\| `(\w+\(.*?)` \|", (REFERENCE / "operators.md").read_text(), re.MULTILINE)
+    assert len(found) == 14
+    assert sorted(shown) == sorted(s.replace("__torch__.torch.classes.tensorrt.", "") for s in found)
+
+
+def test_every_name_that_is_added_is_on_the_page():
+    page = (REFERENCE / "python.md").read_text()
+    for module in (torch_tensorrt.dynamo, torch_tensorrt.runtime):
+        added = [
+            name
+            for name, value in vars(module).items()
+            if str(getattr(value, "__module__", "")).startswith("torch_tensorrt_profiles") and not name.startswith("_")
+        ]
+        assert added
+        missing = [name for name in added if not re.search(rf"\.\. (auto|py:)\w+:: {name}\b", page)]
+        assert not missing, f"docsrc/reference/python.md lacks {missing} of {module.__name__}"
+
+
+def test_links_of_the_readme():
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", (ROOT / "README.md").read_text())
+    assert len(targets) > 5
+    assert not [target for target in targets if not (ROOT / target).exists()]
