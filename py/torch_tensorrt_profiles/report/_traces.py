@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -118,24 +119,19 @@ def read_layer_trace(path: Path) -> LayerTrace:
     Raises:
         TraceError: see :func:`read_json`, or it is JSON of another kind.
     """
-    entries = _objects(read_json(path), "a layer trace is a list of objects")
-    spans = [entry for entry in entries if entry.get("ph") == "X"]
-    if any("timeMs" in entry for entry in entries):
-        if spans:
+    entries = _entries(path)
+    if any("timeMs" in entry for _, entry in entries):
+        if any(entry.get("ph") == "X" for _, entry in entries):
             raise TraceError("mixes the trex and the perfetto format")
-        return LayerTrace("trex", None, tuple(map(_trex_layer, _numbered(entries))))
-    known = {"X", "M"}
-    strange = next((entry for entry in entries if entry.get("ph") not in known), None)
-    if strange is not None:
-        raise TraceError(f"is no layer trace: an entry has neither 'timeMs' nor 'ph' X or M ({_excerpt(strange)})")
-    layers = []
-    for where, span in _numbered(spans):
-        layers.append(ReportedLayer(_text(span, "name", where), _number(span, "dur", where) / 1000, None))
-    return LayerTrace("perfetto", _pid(entries), tuple(layers))
+        return LayerTrace("trex", None, tuple(_trex_layer(where, entry) for where, entry in entries))
+    layers = tuple(
+        ReportedLayer(_text(span, "name", where), _number(span, "dur", where) / 1000, None)
+        for where, span in _spans(entries)
+    )
+    return LayerTrace("perfetto", _pid(entries), layers)
 
 
-def _trex_layer(numbered: tuple[str, dict[str, Any]]) -> ReportedLayer:
-    where, entry = numbered
+def _trex_layer(where: str, entry: dict[str, Any]) -> ReportedLayer:
     total, mean = _number(entry, "timeMs", where), _number(entry, "averageMs", where)
     # A layer that took no time has no mean to count by.
     return ReportedLayer(_text(entry, "name", where), total, round(total / mean) if mean > 0 else None)
@@ -147,14 +143,23 @@ def read_phase_trace(path: Path) -> tuple[Event, ...]:
     Raises:
         TraceError: see :func:`read_json`, or it is JSON of another kind.
     """
-    entries = _objects(read_json(path), "a phase trace is a list of objects")
-    spans = [entry for entry in entries if entry.get("ph") == "X"]
-    if entries and not spans and not all(entry.get("ph") == "M" for entry in entries):
-        raise TraceError(f"is no trace: no entry has 'ph' X ({_excerpt(entries[0])})")
     return tuple(
         Event(_text(span, "name", where), _number(span, "ts", where), _number(span, "dur", where))
-        for where, span in _numbered(spans)
+        for where, span in _spans(_entries(path))
     )
+
+
+def _entries(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    return _numbered(_objects(read_json(path), "a trace is a list of objects"))
+
+
+def _spans(entries: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The spans of a trace in the perfetto format, which also has names of processes and threads."""
+    for where, entry in entries:
+        if entry.get("ph") == "X":
+            yield where, entry
+        elif entry.get("ph") != "M":
+            raise TraceError(f"is no trace: {where} has neither 'timeMs' nor 'ph' X or M ({_excerpt(entry)})")
 
 
 def read_layer_names(path: Path) -> tuple[str, ...]:
@@ -270,9 +275,9 @@ def _is_integer(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _pid(entries: list[dict[str, Any]]) -> int | None:
+def _pid(entries: list[tuple[str, dict[str, Any]]]) -> int | None:
     # Stock's own files have the engine's name there.
-    return next((entry["pid"] for entry in entries if _is_integer(entry.get("pid"))), None)
+    return next((entry["pid"] for _, entry in entries if _is_integer(entry.get("pid"))), None)
 
 
 def _excerpt(value: Any) -> str:
