@@ -53,18 +53,8 @@ Selection resolve(const Engine& engine, const EngineState& state, std::int64_t b
   return selection;
 }
 
-// The state, whose facts are known. Waits for a call that is under way only where they were not.
-EngineState& learned(const Engine& engine) {
-  EngineState& state = known_engine(engine);
-  if (!state.is_known) {
-    const std::scoped_lock lock(state.mutex);
-    state.learn(engine);
-  }
-  return state;
-}
-
 std::tuple<Selection, std::string> selection_on_this_thread(const Engine& engine, const Shapes* shapes) {
-  EngineState& state = learned(engine);
+  EngineState& state = learned_engine(engine);
   if (const auto contexts = state.contexts.get()) {
     if (const auto settled = select_profile_without_engine(engine, state, contexts->home(), shapes)) {
       return {*settled, describe(*settled, state, shapes)};
@@ -81,9 +71,18 @@ EngineState& known_engine(const Engine& engine) {
   EngineState* const state = EngineRegistry::instance().of(engine);
   TORCH_CHECK(
       state != nullptr,
-      "torch-tensorrt-profiles: this engine is not of the class that Torch-TensorRT 2.14 has, so its profile cannot be "
-      "selected. Install torch-tensorrt-rtx or torch-tensorrt 2.14.");
+      "torch-tensorrt-profiles: this engine is not of the class that Torch-TensorRT 2.14 has, so its profiles are not "
+      "known. Install torch-tensorrt-rtx or torch-tensorrt 2.14.");
   return *state;
+}
+
+EngineState& learned_engine(const Engine& engine) {
+  EngineState& state = known_engine(engine);
+  if (!state.is_known) {
+    const std::scoped_lock lock(state.mutex);
+    state.learn(engine);
+  }
+  return state;
 }
 
 void note_base(EngineState& state, std::int64_t active) {
@@ -148,7 +147,7 @@ std::string describe(const Selection& selection, const EngineState& state, const
 }
 
 void pin_profile(const Engine& engine, std::int64_t index) {
-  EngineState& state = learned(engine);
+  EngineState& state = learned_engine(engine);
   check_index(engine, state, index);
   state.set_pin(index);
 }
@@ -182,7 +181,7 @@ ProfileChoices choices_of(const std::vector<Engine>& engines, const std::vector<
                     indices.size(), " indices. Give one index per engine.");
   ProfileChoices choices;
   for (std::size_t i = 0; i < engines.size(); ++i) {
-    EngineState& state = learned(engines[i]);
+    EngineState& state = learned_engine(engines[i]);
     if (indices[i] != kByShape) {
       check_index(engines[i], state, indices[i]);
     }
@@ -200,7 +199,7 @@ std::shared_ptr<const ProfileScope> make_profile_scope(const std::vector<Engine>
 }
 
 c10::Dict<std::string, std::int64_t> profile_counters(const Engine& engine) {
-  EngineState& state = learned(engine);
+  EngineState& state = learned_engine(engine);
   const std::scoped_lock lock(state.mutex);
   std::int64_t switches = state.switches;
   std::vector<std::int64_t> runs = state.runs;

@@ -194,6 +194,10 @@ std::unique_ptr<EngineClass> EngineClass::resolve() {
   return found;
 }
 
+bool EngineClass::has(const c10::IValue& value) const {
+  return value.isObject() && value.toObjectRef().type()->equals(*type_);
+}
+
 void EngineClass::replace_own_method(OwnMethod method, torch::jit::Function* original) {
   auto call = [this, method, original](torch::jit::Stack& stack) {
     const OwnMethodHandler handler = own_method_handler_.load(std::memory_order_acquire);
@@ -378,7 +382,9 @@ EngineIdentity Engine::identity() const {
     identity.device = std::atoi(device.c_str());  // NOLINT(bugprone-unchecked-string-to-number-conversion,cert-err34-c)
   }
   identity.inputs = split(field(class_.inputs_index_), kBindingDelimiter);
-  identity.profiles = profiles_in(field(class_.metadata_index_));
+  auto [profiles, problem] = profiles_in(field(class_.metadata_index_));
+  identity.profiles = std::move(profiles);
+  identity.profiles_problem = std::move(problem);
   return identity;
 }
 

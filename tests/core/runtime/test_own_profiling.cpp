@@ -1,7 +1,4 @@
 // An engine that its owner profiles through its own methods, with and without the process-wide switch.
-#include <c10/util/ThreadLocalDebugInfo.h>
-#include <torch/csrc/autograd/profiler_legacy.h>
-
 #include <latch>
 #include <thread>
 
@@ -200,13 +197,11 @@ TEST_F(OwnProfiling, AnEngineThatDeclinedMayProfileItself) {
 }
 
 TEST_F(OwnProfiling, IsNotSuspendedUnderTorchProfiler) {
-  using torch::autograd::profiler::TLSLegacyProfilerGuard;
-  const torch::profiler::impl::ProfilerConfig cpu(torch::profiler::impl::ProfilerState::CPU);
   const auto engine = own_engine("trex");
   run(engine);
   engine->log.clear();
   {
-    const TLSLegacyProfilerGuard profiler(cpu);
+    const TorchProfiler profiler;
     set_enabled(true);
     EXPECT_ANY_THROW(run(engine));  // Torch-TensorRT's own trace cannot be taken inside a profiler of torch
     EXPECT_EQ(engine->log, Log{});
@@ -214,7 +209,7 @@ TEST_F(OwnProfiling, IsNotSuspendedUnderTorchProfiler) {
   EXPECT_EQ(runs_into(engine, "switch"), "perfetto");
   engine->log.clear();
   {
-    const TLSLegacyProfilerGuard profiler(cpu);
+    const TorchProfiler profiler;
     EXPECT_ANY_THROW(run(engine));
     EXPECT_EQ(engine->log, Log{});
   }
@@ -224,37 +219,23 @@ TEST_F(OwnProfiling, IsNotSuspendedUnderTorchProfiler) {
   EXPECT_EQ(runs_into(engine, "own"), "trex");
 }
 
-TEST_F(OwnProfiling, EnablingWhileSuspendedLastsBeyondTheSwitch) {
-  using torch::autograd::profiler::TLSLegacyProfilerGuard;
-  const torch::profiler::impl::ProfilerConfig cpu(torch::profiler::impl::ProfilerState::CPU);
-  const auto engine = make_engine();
-  set_enabled(true);
-  run(engine);
-  {
-    const TLSLegacyProfilerGuard profiler(cpu);
+TEST_F(OwnProfiling, WhatIsSaidWhileSuspendedIsLearned) {
+  for (const bool enables : {true, false}) {
+    const auto engine = make_engine();
+    set_enabled(true);
     run(engine);
-    EXPECT_FALSE(engine->is_profiling());
-    enable_own_profiling(engine);
-  }
-  run(engine);
-  set_enabled(false);
-  run(engine);
-  EXPECT_TRUE(engine->is_profiling());
-}
-
-TEST_F(OwnProfiling, DisablingWhileSuspendedIsLearned) {
-  using torch::autograd::profiler::TLSLegacyProfilerGuard;
-  const torch::profiler::impl::ProfilerConfig cpu(torch::profiler::impl::ProfilerState::CPU);
-  const auto engine = make_engine();
-  set_enabled(true);
-  run(engine);
-  {
-    const TLSLegacyProfilerGuard profiler(cpu);
+    {
+      const TorchProfiler profiler;
+      run(engine);
+      EXPECT_FALSE(engine->is_profiling());
+      (enables ? enable_own_profiling : disable_own_profiling)(engine);
+    }
     run(engine);
-    disable_own_profiling(engine);
+    EXPECT_EQ(engine->is_profiling(), enables);
+    set_enabled(false);
+    run(engine);
+    EXPECT_EQ(engine->is_profiling(), enables);
   }
-  run(engine);
-  EXPECT_FALSE(engine->is_profiling());
 }
 
 TEST_F(OwnProfiling, SurvivesADroppedContext) {
