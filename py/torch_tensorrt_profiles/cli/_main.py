@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import sys
 from typing import ClassVar
 
 import click
@@ -38,3 +40,5 @@ class _LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="torchtrtprof")
 def main() -> None:
     """Look at, run and measure programs with TensorRT engines, and read the traces they write."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # file names and layer names may be what no encoding can say
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -7,7 +7,6 @@ Torch-TensorRT's own files are read too, as far as they are valid JSON.
 from __future__ import annotations
 
 import json
-import math
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +27,8 @@ PHASE_SUFFIXES = {
 
 #: A trace holds a few hundred bytes per layer. What is larger is something else, and is not read into memory.
 MAX_BYTES = 256 << 20
+#: Of any time and count: what is larger is no measurement, and sums stay finite.
+MOST = 10**18
 
 
 class TraceError(ValueError):
@@ -134,7 +135,8 @@ def read_layer_trace(path: Path) -> LayerTrace:
 def _trex_layer(where: str, entry: dict[str, Any]) -> ReportedLayer:
     total, mean = _number(entry, "timeMs", where), _number(entry, "averageMs", where)
     # A layer that took no time has no mean to count by.
-    return ReportedLayer(_text(entry, "name", where), total, round(total / mean) if mean > 0 else None)
+    count = total / mean if mean > 0 else MOST
+    return ReportedLayer(_text(entry, "name", where), total, round(count) if count < MOST else None)
 
 
 def read_phase_trace(path: Path) -> tuple[Event, ...]:
@@ -222,11 +224,11 @@ def read_timings(path: Path) -> tuple[TimingRow, ...]:
     rows = []
     for where, row in _numbered(_objects(read_json(path), "timings are a list of objects")):
         profile = row.get("profile")
-        if not isinstance(profile, str) and not _is_integer(profile):
-            raise TraceError(f"{where}: 'profile' is {profile!r}, expected a name or an index")
+        if not isinstance(profile, str) and not _is_count(profile):
+            raise TraceError(f"{where}: 'profile' is {_excerpt(profile)}, expected a name or an index")
         count = row.get("count")
-        if not _is_integer(count) or count < 0:
-            raise TraceError(f"{where}: 'count' is {count!r}, expected an integer of 0 or more")
+        if not _is_count(count):
+            raise TraceError(f"{where}: 'count' is {_excerpt(count)}, expected an integer from 0 to {MOST}")
         rows.append(
             TimingRow(
                 engine=_text(row, "engine", where),
@@ -259,8 +261,8 @@ def _text(entry: dict[str, Any], key: str, where: str) -> str:
 
 def _number(entry: dict[str, Any], key: str, where: str) -> float:
     value = entry.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise TraceError(f"{where}: {key!r} is {_excerpt(value)}, expected a number of 0 or more")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise TraceError(f"{where}: {key!r} is {_excerpt(value)}, expected a number from 0 to {MOST}")
     return float(value)
 
 
@@ -269,6 +271,10 @@ def _optional_integer(entry: dict[str, Any], key: str, where: str) -> int | None
     if value is not None and not _is_integer(value):
         raise TraceError(f"{where}: {key!r} is {_excerpt(value)}, expected an integer or null")
     return value
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return _is_integer(value) and 0 <= value <= MOST
 
 
 def _is_integer(value: Any) -> TypeGuard[int]:
