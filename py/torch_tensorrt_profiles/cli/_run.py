@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from torch_tensorrt_profiles.saved._program import ProgramError, SavedProgram, r
 
 #: Of the JSON; a change that breaks readers adds one.
 SCHEMA = 1
+_INDEX = re.compile("[0-9]{1,9}")
 _PERCENTILES = {"median_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
 
 
@@ -172,7 +174,7 @@ def _profiles(saved: SavedProgram, wanted: Sequence[str]) -> list[str | int]:
     for name in wanted:
         if name in names:
             chosen.append(name)
-        elif name.isdigit() and (count is None or int(name) < count):
+        elif _INDEX.fullmatch(name) and (count is None or int(name) < count):
             chosen.append(int(name))
         else:
             known = ", ".join(names) if names else "without names: select by index, from 0"
