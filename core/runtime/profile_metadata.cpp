@@ -69,6 +69,7 @@ std::optional<std::vector<Extents>> range_of(const json::Value& value) {
     return std::nullopt;
   }
   std::vector<Extents> range;
+  range.reserve(min->size());
   for (std::size_t axis = 0; axis < min->size(); ++axis) {
     range.push_back({(*min)[axis], (*opt)[axis], (*max)[axis]});
   }

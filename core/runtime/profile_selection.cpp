@@ -24,7 +24,7 @@ Selection resolve(const Engine& engine, const EngineState& state, std::int64_t b
                   const Shapes* shapes) {
   using Why = Selection::Why;
   const auto scope = scoped_profile(state);
-  const auto pin = state.pin();
+  const auto pin = state.pin.get();
   const std::int64_t preferred = pin.value_or(base);
   Selection selection{preferred, pin ? Why::kPin : Why::kBase, scope.has_value()};
   const bool chooses = scope && scope->index == kByShape;
@@ -110,7 +110,7 @@ Selection select_profile(const Engine& engine, EngineState& state, std::int64_t 
 std::optional<Selection> select_profile_without_engine(const Engine& engine, const EngineState& state,
                                                        std::int64_t home, const Shapes* shapes) {
   const auto scope = scoped_profile(state);
-  const auto pin = state.pin();
+  const auto pin = state.pin.get();
   if (scope ? scope->index == kByShape && !state.ranges.are_known() : !pin) {
     return std::nullopt;
   }
@@ -130,7 +130,7 @@ std::string describe(const Selection& selection, const EngineState& state, const
     case Selection::Why::kBase:
       return title + " is what the engine is set to; no block and no pin selects another";
     case Selection::Why::kPreferredFits:
-      return title + " is the " + (state.pin() ? "pinned one" : "one that the engine is set to") +
+      return title + " is the " + (state.pin.get() ? "pinned one" : "one that the engine is set to") +
              ", and takes the shapes; the block chooses by shape";
     case Selection::Why::kFirstThatFits:
       return title + " is the first declared that takes the shapes; the block chooses by shape";
@@ -149,11 +149,11 @@ std::string describe(const Selection& selection, const EngineState& state, const
 void pin_profile(const Engine& engine, std::int64_t index) {
   EngineState& state = learned_engine(engine);
   check_index(engine, state, index);
-  state.set_pin(index);
+  state.pin.set(index);
 }
 
 void unpin_profile(const Engine& engine) {
-  known_engine(engine).set_pin(std::nullopt);
+  known_engine(engine).pin.set(std::nullopt);
 }
 
 std::int64_t selected_profile(const Engine& engine) {

@@ -298,11 +298,11 @@ void Engine::on_destruction(std::function<void()> notice) const {
 EngineRecord Engine::record() const {
   TORCH_CHECK(class_.serialized_engine_tensor_ != nullptr, "torch-tensorrt-profiles: ", kClassName,
               " has no method serialized_engine_tensor.", kNextStep);
-  auto fields = call(class_.serialize_metadata_only_).to<c10::List<std::string>>();
+  const auto fields = call(class_.serialize_metadata_only_).to<c10::List<std::string>>();  // a handle
   const at::Tensor plan = call(class_.serialized_engine_tensor_).toTensor();
   fields.set(static_cast<std::size_t>(class_.plan_index_),
              std::string(static_cast<const char*>(plan.const_data_ptr()), plan.nbytes()));
-  return {std::move(fields), static_cast<std::int64_t>(plan.nbytes())};
+  return {fields, static_cast<std::int64_t>(plan.nbytes())};
 }
 
 Engine Engine::made_from(const EngineRecord& record) const {
