@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import sys
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import click
 
@@ -31,6 +32,14 @@ class _LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(f"{__package__}.{module}").command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno == errno.EPIPE or error.filename is not None:  # click ends quietly where nobody reads on
+                raise
+            raise click.ClickException(f"the output cannot be written: {error.strerror}") from None
 
 
 @click.group(

@@ -21,7 +21,7 @@ class OwnProfiling : public CoreTest {
   }
 
   // Profiled by its owner, into folder("own").
-  EnginePtr own_engine(const std::string& format = "perfetto", FakeOptions options = {}) const {
+  [[nodiscard]] EnginePtr own_engine(const std::string& format = "perfetto", FakeOptions options = {}) const {
     auto engine = make_engine(std::move(options));
     engine->set_profile_path_prefix(folder("own"));
     enable_own_profiling(engine);
@@ -30,7 +30,7 @@ class OwnProfiling : public CoreTest {
   }
 
   // "perfetto" or "trex" if the next call writes a report into that folder, else "".
-  [[nodiscard]] std::string runs_into(const EnginePtr& engine, const std::string& name) const {
+  [[nodiscard]] std::string_view runs_into(const EnginePtr& engine, const std::string& name) const {
     const std::string file = folder(name) + "/engine_engine_execution_profile.trace";
     std::filesystem::remove(file);
     run(engine);
@@ -97,6 +97,7 @@ TEST_F(OwnProfiling, CallsBeforeTheSwitchAreNotInTheTimings) {
         set_enabled(false);
         run(engine);
         const auto rows = json::parse(op<std::string>("dump_engine_timing"));
+        ASSERT_TRUE(rows.has_value());
         ASSERT_EQ(rows->array()->size(), 2U);
         const json::Value& conv = rows->array()->at(0);
         EXPECT_EQ(std::get<double>(conv.find("count")->data), 2) << own_format << " " << format << " " << round;
@@ -289,6 +290,7 @@ TEST_F(OwnProfiling, MethodsWaitForTheCallInFlight) {
   const auto engine = make_engine({.run_time = std::chrono::microseconds(50)});
   set_enabled(true);
   std::vector<std::thread> owners;
+  owners.reserve(3);
   for (int i = 0; i < 3; ++i) {
     owners.emplace_back([&] {
       while (!stop) {

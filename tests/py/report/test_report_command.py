@@ -144,6 +144,12 @@ def test_a_locale_without_characters(tmp_path, environment):
     assert b"code" in done.stdout
 
 
+def test_a_full_disk_under_the_output(traces):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(as_command([traces]), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+
+
 def test_a_reader_that_stops_reading(traces):
     write_engine(traces, [Layer(f"layer {number}", 1.0) for number in range(5000)], name="long", object_id="0x2")
     command = " ".join(map(shlex.quote, as_command([traces, "--top", "5000"])))
