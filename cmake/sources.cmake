@@ -13,6 +13,7 @@ set(TORCHTRT_PROFILES_SOURCES
     core/runtime/layer_timings.cpp
     core/runtime/own_methods.cpp
     core/runtime/profile_contexts.cpp
+    core/runtime/profile_listing.cpp
     core/runtime/profile_metadata.cpp
     core/runtime/profile_path.cpp
     core/runtime/profile_ranges.cpp

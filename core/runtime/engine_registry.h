@@ -36,6 +36,20 @@ class ProfileContextsSlot {
   std::shared_ptr<const ProfileContexts> contexts_;
 };
 
+// A profile's index, or none. Read and written without a lock.
+class ProfilePin {
+ public:
+  [[nodiscard]] std::optional<std::int64_t> get() const {
+    const std::int64_t index = index_.load(std::memory_order_acquire);
+    return index == kNone ? std::nullopt : std::optional(index);
+  }
+  void set(std::optional<std::int64_t> index) { index_.store(index.value_or(kNone), std::memory_order_release); }
+
+ private:
+  static constexpr std::int64_t kNone = -1;
+  std::atomic<std::int64_t> index_{kNone};
+};
+
 // What we know of one live engine object.
 struct EngineState : std::enable_shared_from_this<EngineState> {
   // Held over every use of the engine, the call itself included. It guards all that follows.
@@ -59,11 +73,7 @@ struct EngineState : std::enable_shared_from_this<EngineState> {
   bool is_multidevice = false;
 
   // Read without the lock too: with a context per profile, the pin tells which object's lock to take.
-  [[nodiscard]] std::optional<std::int64_t> pin() const {
-    const std::int64_t index = pin_.load(std::memory_order_acquire);
-    return index == kNotPinned ? std::nullopt : std::optional(index);
-  }
-  void set_pin(std::optional<std::int64_t> index) { pin_.store(index.value_or(kNotPinned), std::memory_order_release); }
+  ProfilePin pin;
   std::int64_t base = 0;                    // the index that anybody else last set
   std::optional<std::int64_t> switched_to;  // ours, where it is not the base
   bool has_failed = false;                  // the last call threw
@@ -104,10 +114,6 @@ struct EngineState : std::enable_shared_from_this<EngineState> {
   [[nodiscard]] std::string context_title() const;
   // Adds what this object did to another's counters.
   void add_counters_to(std::int64_t& other_switches, std::vector<std::int64_t>& other_runs) const;
-
- private:
-  static constexpr std::int64_t kNotPinned = -1;
-  std::atomic<std::int64_t> pin_{kNotPinned};
 };
 
 // The state of every engine that has come by. Keyed by address: an engine announces its own end, so no state outlives

@@ -105,7 +105,7 @@ bool EngineSession::context_is_lost() const {
 }
 
 void EngineSession::select() {
-  if (settled_ == nullptr && !state_.ranges.are_known() && !state_.pin() && !state_.switched_to &&
+  if (settled_ == nullptr && !state_.ranges.are_known() && !state_.pin.get() && !state_.switched_to &&
       !scoped_profile(state_)) {
     may_leave_index_ = true;  // nothing to select and nothing to check: finish() sees where the engine is
     return;

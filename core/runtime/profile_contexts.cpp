@@ -210,7 +210,11 @@ void drop_profile_contexts(const Engine& engine) {
   EngineState& state = known_engine(engine);
   std::shared_ptr<const ProfileContexts> dropped;  // dies after the lock
   const std::scoped_lock lock(state.mutex);
-  if (state.context_uses == 0 || --state.context_uses > 0) {
+  if (state.context_uses == 0) {
+    return;
+  }
+  --state.context_uses;
+  if (state.context_uses > 0) {
     return;
   }
   dropped = state.contexts.exchange(nullptr);

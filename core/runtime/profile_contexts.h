@@ -30,8 +30,9 @@ struct ProfileContext {
 class ProfileContexts {
  public:
   // `home`: the profile that the first object keeps.
-  ProfileContexts(std::int64_t home, std::vector<ProfileContext> siblings, c10::Dict<std::string, std::int64_t> report)
-      : home_(home), siblings_(std::move(siblings)), report_(std::move(report)) {}
+  ProfileContexts(std::int64_t home, std::vector<ProfileContext> siblings,
+                  const c10::Dict<std::string, std::int64_t>& report)
+      : home_(home), siblings_(std::move(siblings)), report_(report) {}
 
   [[nodiscard]] std::int64_t home() const { return home_; }
   [[nodiscard]] const std::vector<ProfileContext>& siblings() const { return siblings_; }

@@ -1,7 +1,10 @@
 #include "core/runtime/profile_metadata.h"
 
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include "core/runtime/json.h"
@@ -40,20 +43,37 @@ std::string base64_decoded(std::string_view text) {
 }
 
 // Nothing where the value is no shape.
-std::optional<std::vector<double>> shape_of(const json::Value* value) {
+std::optional<std::vector<std::int64_t>> shape_of(const json::Value* value) {
+  constexpr double kLargest = 9007199254740992;  // of the integers that a double holds
   const json::Array* const extents = value != nullptr ? value->array() : nullptr;
   if (extents == nullptr) {
     return std::nullopt;
   }
-  std::vector<double> shape;
+  std::vector<std::int64_t> shape;
   for (const json::Value& extent : *extents) {
     const auto* const number = std::get_if<double>(&extent.data);
-    if (number == nullptr) {
+    if (number == nullptr || *number != std::trunc(*number) || std::abs(*number) > kLargest) {
       return std::nullopt;
     }
-    shape.push_back(*number);
+    shape.push_back(static_cast<std::int64_t>(*number));
   }
   return shape;
+}
+
+// Nothing where the value is no range.
+std::optional<std::vector<Extents>> range_of(const json::Value& value) {
+  const auto min = shape_of(value.find("min"));
+  const auto opt = shape_of(value.find("opt"));
+  const auto max = shape_of(value.find("max"));
+  if (!min || !opt || !max || min->size() != opt->size() || min->size() != max->size()) {
+    return std::nullopt;
+  }
+  std::vector<Extents> range;
+  range.reserve(min->size());
+  for (std::size_t axis = 0; axis < min->size(); ++axis) {
+    range.push_back({(*min)[axis], (*opt)[axis], (*max)[axis]});
+  }
+  return range;
 }
 
 std::optional<ProfileRecord> profile_of(const json::Value& value) {
@@ -65,43 +85,50 @@ std::optional<ProfileRecord> profile_of(const json::Value& value) {
   }
   ProfileRecord profile{*name->string(), {}};
   for (const json::Member& input : *members) {
-    const auto min = shape_of(input.value.find("min"));
-    const auto max = shape_of(input.value.find("max"));
-    if (!min || !max || min->size() != max->size()) {
+    auto range = range_of(input.value);
+    if (!range) {
       return std::nullopt;
     }
-    auto& axes = profile.inputs[input.key];
-    for (std::size_t axis = 0; axis < min->size(); ++axis) {
-      axes.push_back({static_cast<std::int64_t>((*min)[axis]), static_cast<std::int64_t>((*max)[axis])});
-    }
+    profile.inputs.insert_or_assign(input.key, std::move(*range));
   }
   return profile;
 }
 
+ProfileMetadata damaged() {
+  return {{}, "is damaged; compile the program again"};
+}
+
 }  // namespace
 
-std::vector<ProfileRecord> profiles_in(std::string_view encoded_metadata) {
+ProfileMetadata profiles_in(std::string_view encoded_metadata) {
   const std::string plain = base64_decoded(encoded_metadata);
   const std::size_t mark = plain.rfind(kMark);
   if (mark == std::string::npos) {
     return {};
   }
   const auto record = json::parse(std::string_view(plain).substr(mark + kMark.size()));
-  const json::Value* schema = record ? record->find("schema") : nullptr;
-  const json::Value* profiles = record ? record->find("profiles") : nullptr;
-  if (schema == nullptr || profiles == nullptr || profiles->array() == nullptr ||
-      !std::holds_alternative<double>(schema->data) || std::get<double>(schema->data) != kSchema) {
-    return {};
+  const json::Value* const schema = record ? record->find("schema") : nullptr;
+  const json::Value* const profiles = record ? record->find("profiles") : nullptr;
+  if (schema == nullptr || !std::holds_alternative<double>(schema->data)) {
+    return damaged();
   }
-  std::vector<ProfileRecord> found;
+  if (const double number = std::get<double>(schema->data); number != kSchema) {
+    return {{},
+            "has schema " + json::number(number) + ", this version of torch-tensorrt-profiles reads " +
+                json::number(kSchema) + "; use the version that wrote it, or compile the program again"};
+  }
+  if (profiles == nullptr || profiles->array() == nullptr) {
+    return damaged();
+  }
+  ProfileMetadata metadata;
   for (const json::Value& value : *profiles->array()) {
     auto profile = profile_of(value);
     if (!profile) {
-      return {};
+      return damaged();
     }
-    found.push_back(std::move(*profile));
+    metadata.profiles.push_back(std::move(*profile));
   }
-  return found;
+  return metadata;
 }
 
 }  // namespace torch_tensorrt::profiles

@@ -24,7 +24,7 @@ Selection resolve(const Engine& engine, const EngineState& state, std::int64_t b
                   const Shapes* shapes) {
   using Why = Selection::Why;
   const auto scope = scoped_profile(state);
-  const auto pin = state.pin();
+  const auto pin = state.pin.get();
   const std::int64_t preferred = pin.value_or(base);
   Selection selection{preferred, pin ? Why::kPin : Why::kBase, scope.has_value()};
   const bool chooses = scope && scope->index == kByShape;
@@ -53,18 +53,8 @@ Selection resolve(const Engine& engine, const EngineState& state, std::int64_t b
   return selection;
 }
 
-// The state, whose facts are known. Waits for a call that is under way only where they were not.
-EngineState& learned(const Engine& engine) {
-  EngineState& state = known_engine(engine);
-  if (!state.is_known) {
-    const std::scoped_lock lock(state.mutex);
-    state.learn(engine);
-  }
-  return state;
-}
-
 std::tuple<Selection, std::string> selection_on_this_thread(const Engine& engine, const Shapes* shapes) {
-  EngineState& state = learned(engine);
+  EngineState& state = learned_engine(engine);
   if (const auto contexts = state.contexts.get()) {
     if (const auto settled = select_profile_without_engine(engine, state, contexts->home(), shapes)) {
       return {*settled, describe(*settled, state, shapes)};
@@ -81,9 +71,18 @@ EngineState& known_engine(const Engine& engine) {
   EngineState* const state = EngineRegistry::instance().of(engine);
   TORCH_CHECK(
       state != nullptr,
-      "torch-tensorrt-profiles: this engine is not of the class that Torch-TensorRT 2.14 has, so its profile cannot be "
-      "selected. Install torch-tensorrt-rtx or torch-tensorrt 2.14.");
+      "torch-tensorrt-profiles: this engine is not of the class that Torch-TensorRT 2.14 has, so its profiles are not "
+      "known. Install torch-tensorrt-rtx or torch-tensorrt 2.14.");
   return *state;
+}
+
+EngineState& learned_engine(const Engine& engine) {
+  EngineState& state = known_engine(engine);
+  if (!state.is_known) {
+    const std::scoped_lock lock(state.mutex);
+    state.learn(engine);
+  }
+  return state;
 }
 
 void note_base(EngineState& state, std::int64_t active) {
@@ -111,7 +110,7 @@ Selection select_profile(const Engine& engine, EngineState& state, std::int64_t 
 std::optional<Selection> select_profile_without_engine(const Engine& engine, const EngineState& state,
                                                        std::int64_t home, const Shapes* shapes) {
   const auto scope = scoped_profile(state);
-  const auto pin = state.pin();
+  const auto pin = state.pin.get();
   if (scope ? scope->index == kByShape && !state.ranges.are_known() : !pin) {
     return std::nullopt;
   }
@@ -131,7 +130,7 @@ std::string describe(const Selection& selection, const EngineState& state, const
     case Selection::Why::kBase:
       return title + " is what the engine is set to; no block and no pin selects another";
     case Selection::Why::kPreferredFits:
-      return title + " is the " + (state.pin() ? "pinned one" : "one that the engine is set to") +
+      return title + " is the " + (state.pin.get() ? "pinned one" : "one that the engine is set to") +
              ", and takes the shapes; the block chooses by shape";
     case Selection::Why::kFirstThatFits:
       return title + " is the first declared that takes the shapes; the block chooses by shape";
@@ -148,13 +147,13 @@ std::string describe(const Selection& selection, const EngineState& state, const
 }
 
 void pin_profile(const Engine& engine, std::int64_t index) {
-  EngineState& state = learned(engine);
+  EngineState& state = learned_engine(engine);
   check_index(engine, state, index);
-  state.set_pin(index);
+  state.pin.set(index);
 }
 
 void unpin_profile(const Engine& engine) {
-  known_engine(engine).set_pin(std::nullopt);
+  known_engine(engine).pin.set(std::nullopt);
 }
 
 std::int64_t selected_profile(const Engine& engine) {
@@ -182,7 +181,7 @@ ProfileChoices choices_of(const std::vector<Engine>& engines, const std::vector<
                     indices.size(), " indices. Give one index per engine.");
   ProfileChoices choices;
   for (std::size_t i = 0; i < engines.size(); ++i) {
-    EngineState& state = learned(engines[i]);
+    EngineState& state = learned_engine(engines[i]);
     if (indices[i] != kByShape) {
       check_index(engines[i], state, indices[i]);
     }
@@ -200,7 +199,7 @@ std::shared_ptr<const ProfileScope> make_profile_scope(const std::vector<Engine>
 }
 
 c10::Dict<std::string, std::int64_t> profile_counters(const Engine& engine) {
-  EngineState& state = learned(engine);
+  EngineState& state = learned_engine(engine);
   const std::scoped_lock lock(state.mutex);
   std::int64_t switches = state.switches;
   std::vector<std::int64_t> runs = state.runs;

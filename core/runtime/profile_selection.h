@@ -53,6 +53,8 @@ void note_base(EngineState& state, std::int64_t active);
 
 // The state of an engine. Throws for an object that is no engine of the class we know.
 [[nodiscard]] EngineState& known_engine(const Engine& engine);
+// The same, with its facts learned. Waits for a call that is under way only where they were not.
+[[nodiscard]] EngineState& learned_engine(const Engine& engine);
 
 // The error, or the reason, in words.
 [[nodiscard]] std::string describe(const Selection& selection, const EngineState& state, const Shapes* shapes);

@@ -11,6 +11,7 @@
 #include "core/runtime/context_numbers.h"
 #include "core/runtime/execute_engine.h"
 #include "core/runtime/profile_contexts.h"
+#include "core/runtime/profile_listing.h"
 #include "core/runtime/profile_scope.h"
 #include "core/runtime/profile_selection.h"
 #include "core/runtime/runtime.h"
@@ -33,6 +34,8 @@ constexpr std::array kSchemas{
     "tensorrt::set_active_profile(__torch__.torch.classes.tensorrt.Engine engine, int index) -> ()",
     "tensorrt::clear_active_profile(__torch__.torch.classes.tensorrt.Engine engine) -> ()",
     "tensorrt::get_active_profile(__torch__.torch.classes.tensorrt.Engine engine) -> int",
+    "tensorrt::get_optimization_profiles(__torch__.torch.classes.tensorrt.Engine engine) -> (str[] names, int[] "
+    "indices, str[] inputs, int[][] min, int[][] opt, int[][] max)",
     "tensorrt::get_profile_counters(__torch__.torch.classes.tensorrt.Engine engine) -> Dict(str, int)",
     "tensorrt::_make_profile_contexts(__torch__.torch.classes.tensorrt.Engine engine) -> Dict(str, int)",
     "tensorrt::_drop_profile_contexts(__torch__.torch.classes.tensorrt.Engine engine) -> ()",
@@ -67,8 +70,13 @@ std::optional<c10::OperatorHandle> with_kernel(const c10::OperatorName& name) {
   return op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ? op : std::nullopt;
 }
 
+// The dispatcher does not check what C++ callers give.
 Engine engine_of(const c10::IValue& value) {
-  return {Runtime::instance().engine_class(), value};
+  const EngineClass& engine_class = Runtime::instance().engine_class();
+  TORCH_CHECK_TYPE(engine_class.has(value),
+                   "torch-tensorrt-profiles: expected an engine of Torch-TensorRT, got a value of type ",
+                   value.type()->str(), ".");
+  return {engine_class, value};
 }
 
 // Boxed, because the engine's C++ type is not ours to name.
@@ -84,6 +92,12 @@ void clear_active_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* 
 void get_active_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
   const std::int64_t index = selected_profile(engine_of(torch::jit::pop(*stack)));
   torch::jit::push(*stack, index);
+}
+
+void get_optimization_profiles(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  auto listing = list_profiles(engine_of(torch::jit::pop(*stack)));
+  torch::jit::push(*stack, std::move(listing.names), std::move(listing.indices), std::move(listing.inputs),
+                   std::move(listing.min), std::move(listing.opt), std::move(listing.max));
 }
 
 void get_profile_counters(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
@@ -168,6 +182,7 @@ std::unique_ptr<torch::Library> implement_operators() {
   m.impl("set_active_profile", torch::CppFunction::makeFromBoxedFunction<&set_active_profile>());
   m.impl("clear_active_profile", torch::CppFunction::makeFromBoxedFunction<&clear_active_profile>());
   m.impl("get_active_profile", torch::CppFunction::makeFromBoxedFunction<&get_active_profile>());
+  m.impl("get_optimization_profiles", torch::CppFunction::makeFromBoxedFunction<&get_optimization_profiles>());
   m.impl("get_profile_counters", torch::CppFunction::makeFromBoxedFunction<&get_profile_counters>());
   m.impl("_make_profile_contexts", torch::CppFunction::makeFromBoxedFunction<&make_profile_contexts>());
   m.impl("_drop_profile_contexts", torch::CppFunction::makeFromBoxedFunction<&drop_profile_contexts>());
@@ -214,7 +229,8 @@ void define_operators() {
       *new torch::Library(torch::Library::FRAGMENT, "tensorrt", std::nullopt, __FILE__, __LINE__);
   for (const char* schema : kSchemas) {
     if (!c10::Dispatcher::singleton().findSchema(name_of(schema))) {
-      library.def(schema);
+      // TorchScript would take an operator that returns nothing for one that does nothing, and leave it out.
+      library.def(torch::schema(schema, c10::AliasAnalysisKind::CONSERVATIVE));
     }
   }
 }

@@ -194,6 +194,10 @@ std::unique_ptr<EngineClass> EngineClass::resolve() {
   return found;
 }
 
+bool EngineClass::has(const c10::IValue& value) const {
+  return value.isObject() && value.toObjectRef().type()->equals(*type_);
+}
+
 void EngineClass::replace_own_method(OwnMethod method, torch::jit::Function* original) {
   auto call = [this, method, original](torch::jit::Stack& stack) {
     const OwnMethodHandler handler = own_method_handler_.load(std::memory_order_acquire);
@@ -294,11 +298,11 @@ void Engine::on_destruction(std::function<void()> notice) const {
 EngineRecord Engine::record() const {
   TORCH_CHECK(class_.serialized_engine_tensor_ != nullptr, "torch-tensorrt-profiles: ", kClassName,
               " has no method serialized_engine_tensor.", kNextStep);
-  auto fields = call(class_.serialize_metadata_only_).to<c10::List<std::string>>();
+  const auto fields = call(class_.serialize_metadata_only_).to<c10::List<std::string>>();  // a handle
   const at::Tensor plan = call(class_.serialized_engine_tensor_).toTensor();
   fields.set(static_cast<std::size_t>(class_.plan_index_),
              std::string(static_cast<const char*>(plan.const_data_ptr()), plan.nbytes()));
-  return {std::move(fields), static_cast<std::int64_t>(plan.nbytes())};
+  return {fields, static_cast<std::int64_t>(plan.nbytes())};
 }
 
 Engine Engine::made_from(const EngineRecord& record) const {
@@ -378,7 +382,9 @@ EngineIdentity Engine::identity() const {
     identity.device = std::atoi(device.c_str());  // NOLINT(bugprone-unchecked-string-to-number-conversion,cert-err34-c)
   }
   identity.inputs = split(field(class_.inputs_index_), kBindingDelimiter);
-  identity.profiles = profiles_in(field(class_.metadata_index_));
+  auto [profiles, problem] = profiles_in(field(class_.metadata_index_));
+  identity.profiles = std::move(profiles);
+  identity.profiles_problem = std::move(problem);
   return identity;
 }
 

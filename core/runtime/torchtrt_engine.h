@@ -27,7 +27,8 @@ struct EngineIdentity {
   std::string name;
   int device = -1;                      // CUDA index; -1: unknown
   std::vector<std::string> inputs;      // its input bindings, in the order in which a call gives them
-  std::vector<ProfileRecord> profiles;  // empty where it was compiled without names
+  std::vector<ProfileRecord> profiles;  // empty where it was compiled without names, or their record cannot be read
+  std::string profiles_problem;         // why it cannot; see ProfileMetadata
   [[nodiscard]] std::vector<std::string> profile_names() const;
 };
 
@@ -50,6 +51,9 @@ class EngineClass {
  public:
   // Throws with what was found and what to do where the class or its operator is missing or of another make.
   static std::unique_ptr<EngineClass> resolve();
+
+  // Whether the value is an object of this class, as far as TorchBind knows.
+  [[nodiscard]] bool has(const c10::IValue& value) const;
 
   // The methods by which whoever holds an engine profiles that one, sets its profile, or what no getter tells.
   enum class OwnMethod : std::uint8_t {

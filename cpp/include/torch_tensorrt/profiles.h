@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "torch_tensorrt/profiles/dispatch.h"
-#include "torch_tensorrt/profiles/record.h"
 
 // Named optimization profiles and process-wide engine profiling of Torch-TensorRT, for programs without Python.
 //
@@ -157,6 +156,19 @@ class ProfilingGuard {
 
 // --- Engines
 
+// The shapes that a profile allows for an input.
+struct ShapeRange {
+  std::vector<std::int64_t> min;
+  std::vector<std::int64_t> opt;
+  std::vector<std::int64_t> max;
+};
+
+// One optimization profile of an engine; both are empty where the engine was compiled without names.
+struct Profile {
+  std::string name;
+  std::map<std::string, ShapeRange> inputs;  // by input binding
+};
+
 // A live engine. Holds it: a handle that is kept keeps the engine's memory.
 class EngineHandle {
  public:
@@ -175,21 +187,26 @@ class EngineHandle {
     return count > 1 ? count : 1;
   }
 
-  // By index: names and ranges. Of an engine that was compiled without, that many with neither. Throws
-  // std::runtime_error where the engine's record of them is damaged or of a newer version, or names another number than
-  // it has.
+  // By index: names and ranges. Of an engine that was compiled without, that many with neither. Throws c10::Error where
+  // the engine's record of them is damaged or of a newer version, or names another number than it has, and
+  // std::runtime_error where activate() was not called.
   [[nodiscard]] std::vector<Profile> profiles() const {
-    auto known = detail::profiles_in(detail::call_method(engine_, "get_serialized_metadata").toStringRef());
-    const auto count = static_cast<std::size_t>(profile_count());
-    if (known.empty()) {
-      return std::vector<Profile>(count);
+    torch::jit::Stack lists{engine_};
+    detail::require_active("tensorrt::get_optimization_profiles").callBoxed(lists);
+    std::vector<Profile> profiles;
+    for (const std::string& name : lists.at(0).to<std::vector<std::string>>()) {
+      profiles.push_back({name, {}});
     }
-    if (known.size() != count) {
-      throw std::runtime_error("engine '" + name() + "' holds " + std::to_string(count) +
-                               " optimization profile(s), but its record names " + std::to_string(known.size()) +
-                               "; compile the program again");
+    using Shapes = std::vector<std::vector<std::int64_t>>;
+    const auto indices = lists.at(1).toIntVector();
+    const auto inputs = lists.at(2).to<std::vector<std::string>>();
+    const auto min = lists.at(3).to<Shapes>();
+    const auto opt = lists.at(4).to<Shapes>();
+    const auto max = lists.at(5).to<Shapes>();
+    for (std::size_t row = 0; row < indices.size(); ++row) {
+      profiles.at(static_cast<std::size_t>(indices[row])).inputs[inputs[row]] = {min[row], opt[row], max[row]};
     }
-    return known;
+    return profiles;
   }
 
   [[nodiscard]] const c10::IValue& ivalue() const { return engine_; }

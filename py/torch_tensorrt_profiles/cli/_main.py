@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
-from typing import ClassVar
+import io
+import sys
+from typing import Any, ClassVar
 
 import click
 
@@ -30,6 +33,14 @@ class _LazyGroup(click.Group):
         command: click.Command = importlib.import_module(f"{__package__}.{module}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno == errno.EPIPE or error.filename is not None:  # click ends quietly where nobody reads on
+                raise
+            raise click.ClickException(f"the output cannot be written: {error.strerror}") from None
+
 
 @click.group(
     cls=_LazyGroup,
@@ -38,3 +49,5 @@ class _LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="torchtrtprof")
 def main() -> None:
     """Look at, run and measure programs with TensorRT engines, and read the traces they write."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # file names and layer names may be what no encoding can say
+        sys.stdout.reconfigure(errors="backslashreplace")

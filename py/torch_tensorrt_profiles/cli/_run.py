@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from torch_tensorrt_profiles.saved._program import ProgramError, SavedProgram, r
 
 #: Of the JSON; a change that breaks readers adds one.
 SCHEMA = 1
+_INDEX = re.compile("[0-9]{1,9}")
 _PERCENTILES = {"median_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
 
 
@@ -51,6 +53,19 @@ class _Profile:
         return self.which if isinstance(self.which, str) else f"profile {self.which}"
 
 
+@dataclass(frozen=True)
+class _Options:
+    """How to run and measure; by the names of the command's options."""
+
+    iterations: int
+    warm_up: float
+    trace: Path | None
+    trace_format: str
+    trace_iterations: int
+    cuda_graphs: bool
+    context_per_profile: bool
+
+
 @click.command("run")
 @click.argument("package", type=click.Path(path_type=Path))
 @click.option(
@@ -74,9 +89,7 @@ class _Profile:
     metavar="SECONDS",
     help="Time for TensorRT-RTX to specialise kernels, per profile.",
 )
-@click.option(
-    "--trace", "folder", type=click.Path(path_type=Path), help="Profile in a second pass, into this directory."
-)
+@click.option("--trace", type=click.Path(path_type=Path), help="Profile in a second pass, into this directory.")
 @click.option(
     "--trace-format",
     type=click.Choice(["perfetto", "trex"]),
@@ -87,7 +100,7 @@ class _Profile:
 @click.option(
     "--trace-iterations", type=click.IntRange(min=1), default=20, show_default=True, help="Profiled calls per profile."
 )
-@click.option("--cuda-graphs", "graphs", is_flag=True, help="Run engines as CUDA graphs in the timed pass.")
+@click.option("--cuda-graphs", is_flag=True, help="Run engines as CUDA graphs in the timed pass.")
 @click.option("--context-per-profile", is_flag=True, help="Give each profile an execution context of its own.")
 @click.option("--json", "as_json", is_flag=True, help="Everything that was measured, as JSON.")
 @click.option("--force", is_flag=True, help="Use a directory for traces that is not empty.")
@@ -95,15 +108,9 @@ def command(
     package: Path,
     shapes: tuple[str, ...],
     wanted: tuple[str, ...],
-    iterations: int,
-    warm_up: float,
-    folder: Path | None,
-    trace_format: str,
-    trace_iterations: int,
-    graphs: bool,
-    context_per_profile: bool,
     as_json: bool,
     force: bool,
+    **options: Any,
 ) -> None:
     """Run PACKAGE with made-up inputs and measure its latency under each optimization profile.
 
@@ -115,6 +122,7 @@ def command(
 
     PACKAGE is loaded, and so its code is run: use files that you trust. Exits with 2 where there is no GPU.
     """
+    how = _Options(**options)
     try:
         saved = read_program(package)
         given = parse_shapes(shapes)
@@ -122,22 +130,12 @@ def command(
         if saved.inputs:  # the other forms tell them when they are loaded
             _with_shapes(saved.inputs, profiles, given, saved)
         _require_gpu()
-        if folder is not None:
-            _check_folder(folder, force=force)
+        if how.trace is not None:
+            _check_folder(how.trace, force=force)
         activate()
         program = load(saved)
         selected = _with_shapes(program.inputs, profiles, given, saved)
-        document = _measured(
-            program,
-            selected,
-            iterations=iterations,
-            warm_up=warm_up,
-            folder=folder,
-            trace_format=trace_format,
-            trace_iterations=trace_iterations,
-            graphs=graphs,
-            context_per_profile=context_per_profile,
-        )
+        document = _measured(program, selected, how)
     except (ProgramError, ShapeError, LoadError, ActivationError) as error:
         raise click.ClickException(str(error)) from None
     document["file"] = str(package)
@@ -176,7 +174,7 @@ def _profiles(saved: SavedProgram, wanted: Sequence[str]) -> list[str | int]:
     for name in wanted:
         if name in names:
             chosen.append(name)
-        elif name.isdigit() and (count is None or int(name) < count):
+        elif _INDEX.fullmatch(name) and (count is None or int(name) < count):
             chosen.append(int(name))
         else:
             known = ", ".join(names) if names else "without names: select by index, from 0"
@@ -206,18 +204,7 @@ def _with_shapes(
     ]
 
 
-def _measured(
-    program: LoadedProgram,
-    profiles: Sequence[_Profile],
-    *,
-    iterations: int,
-    warm_up: float,
-    folder: Path | None,
-    trace_format: str,
-    trace_iterations: int,
-    graphs: bool,
-    context_per_profile: bool,
-) -> dict[str, Any]:
+def _measured(program: LoadedProgram, profiles: Sequence[_Profile], how: _Options) -> dict[str, Any]:
     import torch
     import torch_tensorrt
     from torch_tensorrt.runtime import optimization_profile, profile_execution
@@ -227,29 +214,29 @@ def _measured(
 
     calls = [(scope_of(profile), program.call_with(make_tensors(profile.shapes, "cuda"))) for profile in profiles]
     latencies = []
-    with _running(context_per_profile, program.program), torch.no_grad():
+    with _running(program, how), torch.no_grad():
         with (
-            progress(len(profiles) * iterations, "Timing") as step,
-            cuda_graphs(program.program) if graphs else contextlib.nullcontext(),
+            progress(len(profiles) * how.iterations, "Timing") as step,
+            cuda_graphs(program.program) if how.cuda_graphs else contextlib.nullcontext(),
         ):
             for scope, call in calls:
                 latencies.append(
                     measure(
                         call,
                         scope,
-                        iterations=iterations,
-                        warm_up_seconds=warm_up,
+                        iterations=how.iterations,
+                        warm_up_seconds=how.warm_up,
                         synchronize=torch.cuda.synchronize,
                         on_call=step,
                     )
                 )
-        if folder is not None:
-            with progress(len(profiles) * trace_iterations, "Profiling") as step:
+        if how.trace is not None:
+            with progress(len(profiles) * how.trace_iterations, "Profiling") as step:
                 trace(
                     calls,
-                    folder,
-                    format=trace_format,
-                    iterations=trace_iterations,
+                    how.trace,
+                    format=how.trace_format,
+                    iterations=how.trace_iterations,
                     profiling=profile_execution,
                     dump_timing=torch.ops.tensorrt.dump_engine_timing,
                     on_call=step,
@@ -259,32 +246,25 @@ def _measured(
         "gpu": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "torch_tensorrt": torch_tensorrt.__version__,
-        "iterations": iterations,
-        "warm_up_seconds": warm_up,
-        "cuda_graphs": graphs,
-        "context_per_profile": context_per_profile,
+        "iterations": how.iterations,
+        "warm_up_seconds": how.warm_up,
+        "cuda_graphs": how.cuda_graphs,
+        "context_per_profile": how.context_per_profile,
         "profiles": [_record(profile, latency) for profile, latency in zip(profiles, latencies, strict=True)],
-        "traces": None if folder is None else str(folder),
+        "traces": None if how.trace is None else str(how.trace),
     }
 
 
 @contextlib.contextmanager
-def _running(context_per_profile: bool, program: Any) -> Iterator[None]:
+def _running(program: LoadedProgram, how: _Options) -> Iterator[None]:
     """Errors of the program become messages."""
+    from torch_tensorrt.runtime import context_per_profile
+
     try:
-        with _contexts(program) if context_per_profile else contextlib.nullcontext():
+        with context_per_profile(program.program) if how.context_per_profile else contextlib.nullcontext():
             yield
     except (RuntimeError, ValueError, TypeError) as error:
         raise click.ClickException(f"the program failed: {error}") from error
-
-
-def _contexts(program: Any) -> contextlib.AbstractContextManager[Any]:
-    import torch_tensorrt
-
-    if not hasattr(torch_tensorrt.runtime, "context_per_profile"):
-        raise RuntimeError("--context-per-profile: this version of torch-tensorrt-profiles has no context_per_profile")
-    contexts: contextlib.AbstractContextManager[Any] = torch_tensorrt.runtime.context_per_profile(program)
-    return contexts
 
 
 def _record(profile: _Profile, latency: Latency) -> dict[str, Any]:

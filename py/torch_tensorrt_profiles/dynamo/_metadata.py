@@ -48,32 +48,41 @@ class EngineProfiles:
         }
 
     @classmethod
-    def from_json(cls, record: dict[str, Any]) -> EngineProfiles:
+    def from_json(cls, record: Any) -> EngineProfiles:
         """The inverse of :meth:`to_json`.
 
         Raises:
             ValueError: the record was written by a newer version or is damaged.
         """
-        schema = record.get("schema")
-        if schema != SCHEMA:
-            raise ValueError(
-                f"this engine's profile record has schema {schema!r}, this version of torch-tensorrt-profiles reads "
-                f"{SCHEMA}; load it with the version that wrote it, or compile again"
-            )
         try:
-            profiles = record["profiles"]
-            return cls(
-                tuple(profile["name"] for profile in profiles),
-                tuple(
-                    {
-                        binding: (tuple(shape["min"]), tuple(shape["opt"]), tuple(shape["max"]))
-                        for binding, shape in profile["inputs"].items()
-                    }
-                    for profile in profiles
-                ),
-            )
+            schema = record["schema"]
+            if schema == SCHEMA:
+                profiles = _of_type(list, record["profiles"])
+                return cls(
+                    tuple(_of_type(str, profile["name"]) for profile in profiles),
+                    tuple({name: _range(shapes) for name, shapes in profile["inputs"].items()} for profile in profiles),
+                )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"this engine's profile record is damaged ({error!r}); compile again") from error
+        raise ValueError(
+            f"this engine's profile record has schema {schema!r}, this version of torch-tensorrt-profiles reads "
+            f"{SCHEMA}; load it with the version that wrote it, or compile again"
+        )
+
+
+def _of_type(expected: type, value: Any) -> Any:
+    if not isinstance(value, expected) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no {expected.__name__}")
+    return value
+
+
+def _range(shapes: Any) -> ShapeRange:
+    low, opt, high = (
+        tuple(_of_type(int, extent) for extent in _of_type(list, shapes[end])) for end in ("min", "opt", "max")
+    )
+    if not len(low) == len(opt) == len(high):
+        raise TypeError(f"{shapes!r} is of several ranks")
+    return low, opt, high
 
 
 def append(encoded_metadata: str, profiles: EngineProfiles) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch_tensorrt_profiles.dynamo._metadata import ShapeRange
 from torch_tensorrt_profiles.saved._inputs import Extent, ProgramInput
 
-_SHAPE = re.compile(r"\d+(?:x\d+)*")
+_SHAPE = re.compile(r"[0-9]{1,18}(?:x[0-9]{1,18})*")
 
 
 class ShapeError(ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 
@@ -40,7 +41,7 @@ class ProfileTimes:
     label: str
     layers: tuple[LayerTime, ...]
 
-    @property
+    @cached_property
     def total_ms(self) -> float:
         return sum(layer.total_ms for layer in self.layers)
 

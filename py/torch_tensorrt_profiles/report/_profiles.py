@@ -9,7 +9,7 @@ from torch_tensorrt_profiles.report._model import LayerTime, ProfileTimes
 from torch_tensorrt_profiles.report._traces import ReportedLayer, TimingRow
 
 #: TensorRT marks the layers of every profile but the first, in traces and in the layer information.
-_MARK = re.compile(r"\s*\[profile (\d+)\]\s*$")
+_MARK = re.compile(r"\s*\[profile ([0-9]{1,9})\]\s*$")
 
 NOT_TOLD_APART = "all profiles"
 

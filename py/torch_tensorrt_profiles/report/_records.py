@@ -33,7 +33,7 @@ def runs_as_json(runs: list[Run]) -> str:
     document: dict[str, Any] = {"schema": SCHEMA, "runs": [_run(run) for run in runs]}
     if len(runs) == 2:
         document["comparison"] = _comparison(*runs)
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=1) + "\n"
 
 
 def runs_as_csv(runs: list[Run]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torch_tensorrt_profiles.report import _profiles
 from torch_tensorrt_profiles.report._model import EngineTimes, ProfileTimes, Run, Skipped, with_labels
+from torch_tensorrt_profiles.report._text_table import printable
 from torch_tensorrt_profiles.report._traces import (
     INFORMATION_SUFFIX,
     LAYERS_SUFFIX,
@@ -79,8 +80,11 @@ def read_run(directory: Path, on_file: Callable[[Path], object] = lambda path: N
     return _Reader(directory, on_file).read()
 
 
-def trace_files(directory: Path) -> list[Path]:
+def trace_files(directory: Path, on_problem: Callable[[OSError], object] = lambda error: None) -> list[Path]:
     """Every file in a directory of traces and below it, but for hidden ones; links are not followed.
+
+    Args:
+        on_problem: called for each directory inside of it that cannot be read.
 
     Raises:
         NoTracesError: it is no directory, cannot be read, or is too large.
@@ -88,15 +92,16 @@ def trace_files(directory: Path) -> list[Path]:
     if not directory.is_dir():
         what = "does not exist" if not directory.exists() else "is a file"
         raise NoTracesError(f"{directory} {what}; expected the directory that traces were written to")
+    try:
+        next(os.scandir(directory), None)
+    except OSError as error:
+        raise NoTracesError(f"{directory} cannot be read: {error.strerror}") from None
     found: list[Path] = []
-    problems: list[OSError] = []
-    for folder, folders, names in os.walk(directory, onerror=problems.append):
+    for folder, folders, names in os.walk(directory, onerror=on_problem):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
         if len(found) > MAX_FILES:
             raise NoTracesError(f"{directory} holds more than {MAX_FILES} files; expected a directory of traces only")
-    if problems and not found:
-        raise NoTracesError(f"{directory} cannot be read: {problems[0].strerror}")
     return found
 
 
@@ -111,7 +116,7 @@ class _Reader:
         self._timings: dict[int, tuple[TimingRow, ...]] = {}
 
     def read(self) -> Run:
-        for path in trace_files(self._directory):
+        for path in trace_files(self._directory, self._skip_folder):
             self._sort(path)
         engines = [engine for files in self._files.values() if (engine := self._engine(files)) is not None]
         self._report_missing()
@@ -233,6 +238,9 @@ class _Reader:
                     owners[0].list_file, f"engine {name!r}: there are no traces of it in {owners[0].record.folder!r}"
                 )
 
+    def _skip_folder(self, error: OSError) -> None:
+        self._skip(Path(error.filename), f"cannot be read: {error.strerror}")
+
     def _skip(self, path: Path, reason: str) -> None:
         self._skipped.append(Skipped(str(path.relative_to(self._directory)), reason))
 
@@ -247,7 +255,7 @@ class _Reader:
     def _why_nothing(self) -> str:
         if not self._skipped:
             return f"{self._given} is empty; expected the traces of a profiled run"
-        shown = "".join(f"\n  {skipped.path}: {skipped.reason}" for skipped in self._skipped[:10])
+        shown = "".join(f"\n  {printable(entry.path)}: {printable(entry.reason)}" for entry in self._skipped[:10])
         more = f"\n  and {len(self._skipped) - 10} more" if len(self._skipped) > 10 else ""
         return f"{self._given} holds no usable layer trace (<engine>{LAYERS_SUFFIX}). Skipped:{shown}{more}"
 

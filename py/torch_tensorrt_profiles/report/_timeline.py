@@ -31,7 +31,7 @@ def run_as_timeline(run: Run) -> str:
         "displayTimeUnit": "ms",
         "otherData": {"source": "torchtrtprof", "directory": str(run.directory)},
     }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=1) + "\n"
 
 
 def _by_process(run: Run) -> dict[int, list[EngineTimes]]:

@@ -7,8 +7,8 @@ Torch-TensorRT's own files are read too, as far as they are valid JSON.
 from __future__ import annotations
 
 import json
-import math
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -27,6 +27,8 @@ PHASE_SUFFIXES = {
 
 #: A trace holds a few hundred bytes per layer. What is larger is something else, and is not read into memory.
 MAX_BYTES = 256 << 20
+#: Of any time and count: what is larger is no measurement, and sums stay finite.
+MOST = 10**18
 
 
 class TraceError(ValueError):
@@ -118,27 +120,23 @@ def read_layer_trace(path: Path) -> LayerTrace:
     Raises:
         TraceError: see :func:`read_json`, or it is JSON of another kind.
     """
-    entries = _objects(read_json(path), "a layer trace is a list of objects")
-    spans = [entry for entry in entries if entry.get("ph") == "X"]
-    if any("timeMs" in entry for entry in entries):
-        if spans:
+    entries = _entries(path)
+    if any("timeMs" in entry for _, entry in entries):
+        if any(entry.get("ph") == "X" for _, entry in entries):
             raise TraceError("mixes the trex and the perfetto format")
-        return LayerTrace("trex", None, tuple(map(_trex_layer, _numbered(entries))))
-    known = {"X", "M"}
-    strange = next((entry for entry in entries if entry.get("ph") not in known), None)
-    if strange is not None:
-        raise TraceError(f"is no layer trace: an entry has neither 'timeMs' nor 'ph' X or M ({_excerpt(strange)})")
-    layers = []
-    for where, span in _numbered(spans):
-        layers.append(ReportedLayer(_text(span, "name", where), _number(span, "dur", where) / 1000, None))
-    return LayerTrace("perfetto", _pid(entries), tuple(layers))
+        return LayerTrace("trex", None, tuple(_trex_layer(where, entry) for where, entry in entries))
+    layers = tuple(
+        ReportedLayer(_text(span, "name", where), _number(span, "dur", where) / 1000, None)
+        for where, span in _spans(entries)
+    )
+    return LayerTrace("perfetto", _pid(entries), layers)
 
 
-def _trex_layer(numbered: tuple[str, dict[str, Any]]) -> ReportedLayer:
-    where, entry = numbered
+def _trex_layer(where: str, entry: dict[str, Any]) -> ReportedLayer:
     total, mean = _number(entry, "timeMs", where), _number(entry, "averageMs", where)
     # A layer that took no time has no mean to count by.
-    return ReportedLayer(_text(entry, "name", where), total, round(total / mean) if mean > 0 else None)
+    count = total / mean if mean > 0 else MOST
+    return ReportedLayer(_text(entry, "name", where), total, round(count) if count < MOST else None)
 
 
 def read_phase_trace(path: Path) -> tuple[Event, ...]:
@@ -147,14 +145,23 @@ def read_phase_trace(path: Path) -> tuple[Event, ...]:
     Raises:
         TraceError: see :func:`read_json`, or it is JSON of another kind.
     """
-    entries = _objects(read_json(path), "a phase trace is a list of objects")
-    spans = [entry for entry in entries if entry.get("ph") == "X"]
-    if entries and not spans and not all(entry.get("ph") == "M" for entry in entries):
-        raise TraceError(f"is no trace: no entry has 'ph' X ({_excerpt(entries[0])})")
     return tuple(
         Event(_text(span, "name", where), _number(span, "ts", where), _number(span, "dur", where))
-        for where, span in _numbered(spans)
+        for where, span in _spans(_entries(path))
     )
+
+
+def _entries(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    return _numbered(_objects(read_json(path), "a trace is a list of objects"))
+
+
+def _spans(entries: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The spans of a trace in the perfetto format, which also has names of processes and threads."""
+    for where, entry in entries:
+        if entry.get("ph") == "X":
+            yield where, entry
+        elif entry.get("ph") != "M":
+            raise TraceError(f"is no trace: {where} has neither 'timeMs' nor 'ph' X or M ({_excerpt(entry)})")
 
 
 def read_layer_names(path: Path) -> tuple[str, ...]:
@@ -217,11 +224,11 @@ def read_timings(path: Path) -> tuple[TimingRow, ...]:
     rows = []
     for where, row in _numbered(_objects(read_json(path), "timings are a list of objects")):
         profile = row.get("profile")
-        if not isinstance(profile, str) and not _is_integer(profile):
-            raise TraceError(f"{where}: 'profile' is {profile!r}, expected a name or an index")
+        if not isinstance(profile, str) and not _is_count(profile):
+            raise TraceError(f"{where}: 'profile' is {_excerpt(profile)}, expected a name or an index")
         count = row.get("count")
-        if not _is_integer(count) or count < 0:
-            raise TraceError(f"{where}: 'count' is {count!r}, expected an integer of 0 or more")
+        if not _is_count(count):
+            raise TraceError(f"{where}: 'count' is {_excerpt(count)}, expected an integer from 0 to {MOST}")
         rows.append(
             TimingRow(
                 engine=_text(row, "engine", where),
@@ -254,8 +261,8 @@ def _text(entry: dict[str, Any], key: str, where: str) -> str:
 
 def _number(entry: dict[str, Any], key: str, where: str) -> float:
     value = entry.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise TraceError(f"{where}: {key!r} is {_excerpt(value)}, expected a number of 0 or more")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise TraceError(f"{where}: {key!r} is {_excerpt(value)}, expected a number from 0 to {MOST}")
     return float(value)
 
 
@@ -266,13 +273,17 @@ def _optional_integer(entry: dict[str, Any], key: str, where: str) -> int | None
     return value
 
 
+def _is_count(value: Any) -> TypeGuard[int]:
+    return _is_integer(value) and 0 <= value <= MOST
+
+
 def _is_integer(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _pid(entries: list[dict[str, Any]]) -> int | None:
+def _pid(entries: list[tuple[str, dict[str, Any]]]) -> int | None:
     # Stock's own files have the engine's name there.
-    return next((entry["pid"] for entry in entries if _is_integer(entry.get("pid"))), None)
+    return next((entry["pid"] for _, entry in entries if _is_integer(entry.get("pid"))), None)
 
 
 def _excerpt(value: Any) -> str:

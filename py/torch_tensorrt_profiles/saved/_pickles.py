@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import pickle
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -121,6 +122,8 @@ def walk(value: Any) -> Iterator[Any]:
 
 def plain(value: Any) -> Any:
     """The value as JSON can say it: placeholders become their names."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, type) and issubclass(value, Opaque):

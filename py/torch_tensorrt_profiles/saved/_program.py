@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_tensorrt_profiles.dynamo._gpuless import ENGINE_AS_DATA
+from torch_tensorrt_profiles.report._text_table import printable
 from torch_tensorrt_profiles.runtime._module import RECORD
 from torch_tensorrt_profiles.saved._engine import EngineError, SavedEngine, from_module_state, from_packed
 from torch_tensorrt_profiles.saved._inputs import Extent, ProgramInput, inputs_of_wrapper, with_engine_names
@@ -73,6 +74,8 @@ def read_program(path: Path) -> SavedProgram:
         raise ProgramError(f"{path} does not exist")
     if path.is_dir():
         raise ProgramError(f"{path} is a directory; expected the file of a saved program, such as program.pt2")
+    if not path.is_file():  # a pipe would be waited for
+        raise ProgramError(f"{path} is no regular file; expected the file of a saved program, such as program.pt2")
     try:
         with path.open("rb") as file:
             start = file.read(4)
@@ -82,8 +85,10 @@ def read_program(path: Path) -> SavedProgram:
             return _Archive(path, archive).read()
     except OSError as error:
         raise ProgramError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise ProgramError(f"{path} is damaged: {error}. Copy or save it again") from None
+    except ProgramError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
+        raise ProgramError(f"{path} is damaged: {printable(str(error))}. Copy or save it again") from None
 
 
 def _what_instead(start: bytes) -> str:
@@ -125,13 +130,13 @@ class _Archive:
         try:
             return json.loads(self._bytes(name))
         except (ValueError, RecursionError) as error:
-            raise ProgramError(f"{self._path} is damaged: {name} is not JSON ({error})") from None
+            raise ProgramError(f"{self._path} is damaged: {printable(name)} is not JSON ({error})") from None
 
     def _pickle(self, name: str) -> Any:
         try:
             return read_pickle(self._bytes(name))
         except PickleError as error:
-            raise ProgramError(f"{self._path} is damaged: {name} {error}") from None
+            raise ProgramError(f"{self._path} is damaged: {printable(f'{name} {error}')}") from None
 
     def _exported(self) -> SavedProgram:
         program = SavedProgram(self._path, EXPORTED)
@@ -140,8 +145,9 @@ class _Archive:
                 model = self._json(name)
                 try:
                     self._take_model(program, model)
-                except (KeyError, TypeError, AttributeError) as error:
-                    raise ProgramError(f"{self._path} is damaged: {name} is no exported program ({error!r})") from None
+                except (KeyError, TypeError, AttributeError, ValueError) as error:
+                    what = f"{printable(name)} is no exported program ({error!r})"
+                    raise ProgramError(f"{self._path} is damaged: {what}") from None
         self._take_constants(program)
         return program
 
@@ -253,5 +259,9 @@ def _program_input(name: str, tensor: dict[str, Any], ranges: dict[str, Any]) ->
         match = _SYMBOL.fullmatch(extent["as_expr"]["expr_str"])
         symbol = match[1] if match else None
         known = ranges.get(symbol, {}) if symbol else {}
-        shape.append(Extent(symbol, known.get("min_val"), known.get("max_val")))
+        shape.append(Extent(symbol, _limit(known.get("min_val")), _limit(known.get("max_val"))))
     return ProgramInput(name, _DTYPES.get(tensor["dtype"]), tuple(shape))
+
+
+def _limit(value: Any) -> int | None:
+    return None if value is None else int(value)

@@ -1,7 +1,4 @@
 // What one call does to an engine before it runs.
-#include <c10/util/ThreadLocalDebugInfo.h>
-#include <torch/csrc/autograd/profiler_legacy.h>
-
 #include "tests/core/runtime/support/fake_cuda.h"
 #include "tests/core/runtime/support/harness.h"
 
@@ -239,13 +236,11 @@ TEST_F(ExecuteEngine, SwitchesAreIssuedOnTheCallersStream) {
 }
 
 TEST_F(ExecuteEngine, ProfilingIsSuspendedUnderTorchProfiler) {
-  using torch::autograd::profiler::TLSLegacyProfilerGuard;
-  const torch::profiler::impl::ProfilerConfig cpu(torch::profiler::impl::ProfilerState::CPU);
   const auto engine = two_profiles();
   engine->set_active_profile(1);
   set_enabled(true);
   {
-    const TLSLegacyProfilerGuard profiler(cpu);
+    const TorchProfiler profiler;
     run(engine, 1);  // raises where it is profiled in here
     EXPECT_EQ(engine->profiled_calls, 0);
   }
@@ -253,7 +248,7 @@ TEST_F(ExecuteEngine, ProfilingIsSuspendedUnderTorchProfiler) {
   EXPECT_EQ(engine->profiled_calls, 1);
   engine->log.clear();
   {
-    const TLSLegacyProfilerGuard profiler(cpu);
+    const TorchProfiler profiler;
     run(engine, 1);
     run(engine, 1);
   }
@@ -262,7 +257,7 @@ TEST_F(ExecuteEngine, ProfilingIsSuspendedUnderTorchProfiler) {
   EXPECT_EQ(engine->profiled_calls, 2);
   EXPECT_EQ(std::count(engine->log.begin(), engine->log.end(), "enable_profiling"), 1);
   {
-    const TLSLegacyProfilerGuard profiler(cpu);
+    const TorchProfiler profiler;
     run(engine, 1);
     set_enabled(false);
     run(engine, 1);

@@ -1,7 +1,4 @@
 // An engine that its owner profiles through its own methods, with and without the process-wide switch.
-#include <c10/util/ThreadLocalDebugInfo.h>
-#include <torch/csrc/autograd/profiler_legacy.h>
-
 #include <latch>
 #include <thread>
 
@@ -24,7 +21,7 @@ class OwnProfiling : public CoreTest {
   }
 
   // Profiled by its owner, into folder("own").
-  EnginePtr own_engine(const std::string& format = "perfetto", FakeOptions options = {}) const {
+  [[nodiscard]] EnginePtr own_engine(const std::string& format = "perfetto", FakeOptions options = {}) const {
     auto engine = make_engine(std::move(options));
     engine->set_profile_path_prefix(folder("own"));
     enable_own_profiling(engine);
@@ -33,7 +30,7 @@ class OwnProfiling : public CoreTest {
   }
 
   // "perfetto" or "trex" if the next call writes a report into that folder, else "".
-  [[nodiscard]] std::string runs_into(const EnginePtr& engine, const std::string& name) const {
+  [[nodiscard]] std::string_view runs_into(const EnginePtr& engine, const std::string& name) const {
     const std::string file = folder(name) + "/engine_engine_execution_profile.trace";
     std::filesystem::remove(file);
     run(engine);
@@ -100,6 +97,7 @@ TEST_F(OwnProfiling, CallsBeforeTheSwitchAreNotInTheTimings) {
         set_enabled(false);
         run(engine);
         const auto rows = json::parse(op<std::string>("dump_engine_timing"));
+        ASSERT_TRUE(rows.has_value());
         ASSERT_EQ(rows->array()->size(), 2U);
         const json::Value& conv = rows->array()->at(0);
         EXPECT_EQ(std::get<double>(conv.find("count")->data), 2) << own_format << " " << format << " " << round;
@@ -200,13 +198,11 @@ TEST_F(OwnProfiling, AnEngineThatDeclinedMayProfileItself) {
 }
 
 TEST_F(OwnProfiling, IsNotSuspendedUnderTorchProfiler) {
-  using torch::autograd::profiler::TLSLegacyProfilerGuard;
-  const torch::profiler::impl::ProfilerConfig cpu(torch::profiler::impl::ProfilerState::CPU);
   const auto engine = own_engine("trex");
   run(engine);
   engine->log.clear();
   {
-    const TLSLegacyProfilerGuard profiler(cpu);
+    const TorchProfiler profiler;
     set_enabled(true);
     EXPECT_ANY_THROW(run(engine));  // Torch-TensorRT's own trace cannot be taken inside a profiler of torch
     EXPECT_EQ(engine->log, Log{});
@@ -214,7 +210,7 @@ TEST_F(OwnProfiling, IsNotSuspendedUnderTorchProfiler) {
   EXPECT_EQ(runs_into(engine, "switch"), "perfetto");
   engine->log.clear();
   {
-    const TLSLegacyProfilerGuard profiler(cpu);
+    const TorchProfiler profiler;
     EXPECT_ANY_THROW(run(engine));
     EXPECT_EQ(engine->log, Log{});
   }
@@ -224,37 +220,23 @@ TEST_F(OwnProfiling, IsNotSuspendedUnderTorchProfiler) {
   EXPECT_EQ(runs_into(engine, "own"), "trex");
 }
 
-TEST_F(OwnProfiling, EnablingWhileSuspendedLastsBeyondTheSwitch) {
-  using torch::autograd::profiler::TLSLegacyProfilerGuard;
-  const torch::profiler::impl::ProfilerConfig cpu(torch::profiler::impl::ProfilerState::CPU);
-  const auto engine = make_engine();
-  set_enabled(true);
-  run(engine);
-  {
-    const TLSLegacyProfilerGuard profiler(cpu);
+TEST_F(OwnProfiling, WhatIsSaidWhileSuspendedIsLearned) {
+  for (const bool enables : {true, false}) {
+    const auto engine = make_engine();
+    set_enabled(true);
     run(engine);
-    EXPECT_FALSE(engine->is_profiling());
-    enable_own_profiling(engine);
-  }
-  run(engine);
-  set_enabled(false);
-  run(engine);
-  EXPECT_TRUE(engine->is_profiling());
-}
-
-TEST_F(OwnProfiling, DisablingWhileSuspendedIsLearned) {
-  using torch::autograd::profiler::TLSLegacyProfilerGuard;
-  const torch::profiler::impl::ProfilerConfig cpu(torch::profiler::impl::ProfilerState::CPU);
-  const auto engine = make_engine();
-  set_enabled(true);
-  run(engine);
-  {
-    const TLSLegacyProfilerGuard profiler(cpu);
+    {
+      const TorchProfiler profiler;
+      run(engine);
+      EXPECT_FALSE(engine->is_profiling());
+      (enables ? enable_own_profiling : disable_own_profiling)(engine);
+    }
     run(engine);
-    disable_own_profiling(engine);
+    EXPECT_EQ(engine->is_profiling(), enables);
+    set_enabled(false);
+    run(engine);
+    EXPECT_EQ(engine->is_profiling(), enables);
   }
-  run(engine);
-  EXPECT_FALSE(engine->is_profiling());
 }
 
 TEST_F(OwnProfiling, SurvivesADroppedContext) {
@@ -308,6 +290,7 @@ TEST_F(OwnProfiling, MethodsWaitForTheCallInFlight) {
   const auto engine = make_engine({.run_time = std::chrono::microseconds(50)});
   set_enabled(true);
   std::vector<std::thread> owners;
+  owners.reserve(3);
   for (int i = 0; i < 3; ++i) {
     owners.emplace_back([&] {
       while (!stop) {

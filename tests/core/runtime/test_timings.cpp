@@ -3,6 +3,7 @@
 #include "core/runtime/json.h"
 #include "core/runtime/layer_timings.h"
 #include "tests/core/runtime/support/harness.h"
+#include "tests/core/runtime/support/selection.h"
 
 namespace torch_tensorrt::profiles::testing {
 namespace {
@@ -74,10 +75,8 @@ TEST_F(DumpEngineTiming, HasARowPerEngineProfileAndLayer) {
     FakeOptions options;
     options.profiles = {{2, 64}, {1, 1}};
     options.layers = {{"conv \"1\"", 0.5F}};
-    // base64("\0torch_tensorrt_profiles\0{...}") with the names "prefill" and "".
     options.serialized_metadata =
-        "AHRvcmNoX3RlbnNvcnJ0X3Byb2ZpbGVzAHsic2NoZW1hIjoxLCJwcm9maWxlcyI6W3sibmFtZSI6InByZWZpbGwiLCJpbnB1dHMi"
-        "Ont9fSx7Im5hbWUiOiIiLCJpbnB1dHMiOnt9fV19";
+        metadata_with(R"({"schema":1,"profiles":[{"name":"prefill","inputs":{}},{"name":"","inputs":{}}]})");
     const auto engine = make_engine(options);
     set_format(format);
     set_enabled(true);

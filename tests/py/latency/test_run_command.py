@@ -59,6 +59,8 @@ def test_no_gpu_is_exit_code_2(program, no_gpu):
     [
         (["--profile", "decod"], "unknown optimization profile 'decod'; this program's profiles are prefill, decode"),
         (["--profile", "2"], "unknown optimization profile '2'"),
+        (["--profile", "\u00b2"], "unknown optimization profile '\u00b2'"),
+        (["--profile", "9" * 5000], "unknown optimization profile '999"),
         (["--shapes", "ids=one"], "expected NAME=EXTENTxEXTENT"),
         (["--shapes", "tokens=2x1"], "no input 'tokens'; its inputs are ids (2x1..128)"),
         (["--shapes", "ids=3x1"], "takes 2x1..128, not 3x1"),

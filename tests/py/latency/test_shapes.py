@@ -34,7 +34,24 @@ def test_parsed(texts, shapes):
     assert parse_shapes(texts) == shapes
 
 
-@pytest.mark.parametrize("text", ["a", "=1", "a=", "a=x", "a=1x", "a=1x-2", "a=1.5", "a=1X2", "a=1*2", "1x2", "a=1 x2"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "=1",
+        "a=",
+        "a=x",
+        "a=1x",
+        "a=1x-2",
+        "a=1.5",
+        "a=1X2",
+        "a=1*2",
+        "1x2",
+        "a=1 x2",
+        "a=\u00b2",
+        "a=" + "9" * 5000,
+    ],
+)
 def test_not_a_shape(text):
     with pytest.raises(ShapeError, match="expected NAME=EXTENTxEXTENT"):
         parse_shapes([text])

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from torch_tensorrt_profiles.cli import main
-from trace_writer import PREFILL, write_engine, write_two_profiles
+from trace_writer import LAYERS, PREFILL, Layer, write_engine, write_two_profiles
 
 
 def torchtrtprof(*arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def as_command(arguments):
+    return [sys.executable, "-m", "torch_tensorrt_profiles.cli", "report", *map(str, arguments)]
+
+
+def as_process(arguments, **options):
+    return subprocess.run(as_command(arguments), capture_output=True, **options)
 
 
 @pytest.fixture
@@ -81,6 +92,70 @@ def test_one_file_for_two_outputs(traces, tmp_path):
     done = torchtrtprof("report", traces, "-o", tmp_path / "a.json", "--perfetto", tmp_path / "a.json", "--force")
     assert done.exit_code == 1
     assert "two outputs" in done.output
+
+
+def test_an_output_that_is_no_file(traces, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/null", tmp_path / "pipe"):
+        done = torchtrtprof("report", traces, "--format", "csv", "-o", path, "--force")
+        assert (done.exit_code, "is no regular file" in done.output) == (1, True)
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_link_stays_and_its_target_is_replaced(traces, tmp_path):
+    (tmp_path / "real.csv").write_text("old")
+    link = tmp_path / "link.csv"
+    link.symlink_to("real.csv")
+    assert torchtrtprof("report", traces, "-o", link).exit_code == 1
+    assert torchtrtprof("report", traces, "-o", link, "--force").exit_code == 0
+    assert link.is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("run,engine")
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_an_output_that_cannot_be_made(traces, tmp_path, force):
+    done = torchtrtprof("report", traces, "-o", tmp_path / ("x" * 300), *force)
+    assert (done.exit_code, type(done.exception)) == (1, SystemExit)
+    assert "File name too long" in done.output
+
+
+@pytest.mark.parametrize("format", ["table", "csv", "json", "html", "perfetto"])
+def test_names_that_no_encoding_can_say(tmp_path, format):
+    write_engine(tmp_path / "traces", PREFILL)
+    (tmp_path / "traces" / f"half{LAYERS}").write_text('[{"name": "half \\ud800 a pair", "timeMs": 1, "averageMs": 1}]')
+    (tmp_path / "traces" / os.fsdecode(b"\xff.txt")).write_text("")
+    output = tmp_path / "out"
+    to_file = {"html": ["--format", "html", "-o", output], "perfetto": ["--perfetto", output]}
+    done = torchtrtprof("report", tmp_path / "traces", *to_file.get(format, ["--format", format]))
+    assert done.exit_code == 0, done.output
+    text = output.read_text() if format in to_file else done.stdout
+    assert "half \\ud800 a pair" in text
+    if format in ("json", "perfetto"):
+        json.loads(text)
+
+
+@pytest.mark.parametrize(
+    "environment", [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+)
+def test_a_locale_without_characters(tmp_path, environment):
+    write_engine(tmp_path, [Layer("d\u00e9code", 1.0)])
+    done = as_process([tmp_path], env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    assert b"code" in done.stdout
+
+
+def test_a_full_disk_under_the_output(traces):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(as_command([traces]), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+
+
+def test_a_reader_that_stops_reading(traces):
+    write_engine(traces, [Layer(f"layer {number}", 1.0) for number in range(5000)], name="long", object_id="0x2")
+    command = " ".join(map(shlex.quote, as_command([traces, "--top", "5000"])))
+    done = subprocess.run(["bash", "-c", f"{command} | head -n 1"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("engine")
 
 
 def test_an_output_in_no_directory_and_a_directory(traces, tmp_path):

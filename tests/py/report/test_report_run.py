@@ -194,7 +194,9 @@ UNUSABLE = [
     ("nested too deeply", "[" * 100_000 + "]" * 100_000),
     ("not UTF-8", b"[\xff\xfe]"),
     ("is not JSON", b"\x7fELF\x01\x02"),
-    ("number of 0 or more", '[{"name": "a", "timeMs": 1e999, "averageMs": 1}]'),
+    ("number from 0 to", '[{"name": "a", "timeMs": 1e999, "averageMs": 1}]'),
+    ("number from 0 to", '[{"name": "a", "timeMs": 1e308, "averageMs": 1}]'),
+    ("number from 0 to", '[{"name": "a", "timeMs": 1' + "0" * 400 + ', "averageMs": 1}]'),
     ("is not JSON", "[" + "9" * 5000 + "]"),
 ]
 
@@ -211,6 +213,43 @@ def test_a_file_that_cannot_be_used_is_named_and_the_rest_reported(tmp_path, rea
     with pytest.raises(NoTracesError, match="holds no usable layer trace") as raised:
         read_run(tmp_path)
     assert reason in str(raised.value)
+
+
+def test_a_count_that_no_profiler_can_have_is_not_told(tmp_path):
+    write_engine(tmp_path, PREFILL)
+    (tmp_path / f"decoder_engine{LAYERS}").write_text('[{"name": "a", "timeMs": 1, "averageMs": 5e-324}]')
+    assert figures(read_run(tmp_path).engines[0].profiles[0]) == {"a": (1.0, None)}
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "\u0663", "\u00b2", ""])
+def test_what_only_looks_like_the_mark_of_a_profile_is_a_name(tmp_path, number):
+    write_engine(tmp_path, [Layer(f"a [profile {number}]", 1.0)])
+    (profile,) = read_run(tmp_path).engines[0].profiles
+    assert [layer.name for layer in profile.layers] == [f"a [profile {number}]"]
+
+
+def test_a_directory_that_cannot_be_read_is_named_and_the_rest_reported(tmp_path, monkeypatch):
+    write_engine(tmp_path, PREFILL)
+    (tmp_path / "locked").mkdir()
+    scandir = os.scandir
+
+    def refusing(path):  # the tests may run as root, who may read everything
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    run = read_run(tmp_path)
+    assert len(run.engines) == 1
+    assert reasons(run) == {"locked": "cannot be read: Permission denied"}
+    with pytest.raises(NoTracesError, match="locked cannot be read: Permission denied"):
+        read_run(tmp_path / "locked")
+
+
+def test_names_of_files_are_escaped_in_the_message(tmp_path):
+    (tmp_path / "\x1b[31mred\n").write_text("")
+    with pytest.raises(NoTracesError, match=r"\\x1b\[31mred\\x0a: is no file"):
+        read_run(tmp_path)
 
 
 def test_foreign_files_folders_and_links(tmp_path):
@@ -288,8 +327,10 @@ def test_a_damaged_list_of_engines(tmp_path, reason, content):
     ("reason", "content"),
     [
         ("list of objects", "{}"),
-        ("'profile' is None", "[{}]"),
+        ("'profile' is null", "[{}]"),
+        ("'profile' is -1", '[{"profile": -1, "count": 1}]'),
         ("'count' is -1", '[{"profile": 0, "count": -1}]'),
+        ("'count' is 1000", '[{"profile": 0, "count": 1' + "0" * 400 + "}]"),
         ("'engine' is null", '[{"profile": 0, "count": 1}]'),
     ],
 )

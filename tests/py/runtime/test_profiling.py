@@ -86,6 +86,18 @@ class TestOperators:
         assert (tmp_path / "one" / "three").is_dir()
         assert list((tmp_path / "one" / "three").iterdir()) == []
 
+    def test_torchscript_leaves_no_setter_out(self):
+        def configure(prefix: str) -> str:
+            torch.ops.tensorrt.set_profile_format("trex")
+            before = torch.ops.tensorrt.get_profile_format()
+            torch.ops.tensorrt.set_profile_format("perfetto")
+            torch.ops.tensorrt.set_profile_path_prefix(prefix)
+            return before + " " + torch.ops.tensorrt.get_profile_format()
+
+        start = ops.get_profile_generation()
+        assert torch.jit.script(configure)(ops.get_profile_path_prefix()) == "trex perfetto"
+        assert ops.get_profile_generation() == start + 3
+
     def test_nothing_profiled_is_an_empty_report(self):
         seen = run_python("import torch, torch_tensorrt\nreport(timing=torch.ops.tensorrt.dump_engine_timing())")
         assert json.loads(seen["timing"]) == []

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import math
+import os
 import pickle
 import sys
 import zipfile
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +26,7 @@ from archives import (
     write_package,
     write_torchscript,
 )
+from torch_tensorrt_profiles.dynamo import _metadata
 from torch_tensorrt_profiles.saved import _program
 from torch_tensorrt_profiles.saved._engine import FIELDS, Binding, EngineError
 from torch_tensorrt_profiles.saved._inputs import Extent, ProgramInput
@@ -186,6 +191,11 @@ class TestBadFiles:
         with pytest.raises(ProgramError, match=reason):
             read_program(tmp_path / "p.pt2")
 
+    def test_a_pipe_is_not_waited_for(self, tmp_path):
+        os.mkfifo(tmp_path / "p.pt2")
+        with pytest.raises(ProgramError, match="no regular file"):
+            read_program(tmp_path / "p.pt2")
+
     @pytest.mark.parametrize("kept", [10, 500, -1])
     def test_a_truncated_package(self, tmp_path, kept):
         path = write_package(tmp_path / "p.pt2", [packed_engine()])
@@ -202,6 +212,16 @@ class TestBadFiles:
         with pytest.raises(ProgramError, match="is damaged"):
             read_program(path)
 
+    def test_any_byte_that_changed_in_the_table_of_contents(self, tmp_path):
+        """Whatever it does to the archive: the file is read, or the error says what is wrong with it."""
+        path = write_package(tmp_path / "p.pt2", [packed_engine()])
+        content = path.read_bytes()
+        for at in range(content.index(b"PK\x01\x02"), len(content)):
+            for value in (0x00, 0x81, 0xFF):
+                path.write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
+                with contextlib.suppress(ProgramError):
+                    read_program(path)
+
     def test_a_foreign_archive(self, tmp_path):
         with pytest.raises(ProgramError, match="but no saved program"):
             read_program(write_archive(tmp_path / "p.zip", {"hello.txt": "hello"}))
@@ -216,6 +236,7 @@ class TestBadFiles:
             ({"models/model.json": "{"}, "is not JSON"),
             ({"models/model.json": "[]"}, "no exported program"),
             ({"models/model.json": json.dumps({"graph_module": {}})}, "no exported program"),
+            ({"models/\x1b[31m.json": "{"}, r"models/\\x1b\[31m.json is not JSON"),
             ({"data.pkl": b"", "code/a.py": ""}, "no readable pickle"),
             ({"data.pkl": b"\x80\x02}q", "code/a.py": ""}, "no readable pickle"),
         ],
@@ -241,6 +262,57 @@ class TestBadFiles:
         assert (engine.profiles, engine.settings) == (None, {})
         assert engine.inputs == (Binding("ids", True, None),)
         assert engine.remarks
+
+    @pytest.mark.parametrize("key", ["sizes", "range"])
+    @pytest.mark.parametrize("value", ["many", math.nan, [1]])
+    def test_an_extent_that_is_no_integer(self, tmp_path, key, value):
+        path = write_exported(tmp_path / "p.ep", [])
+        with zipfile.ZipFile(path) as archive:
+            model = json.loads(archive.read("p/models/model.json"))
+        if key == "sizes":
+            model["graph_module"]["graph"]["tensor_values"]["ids"]["sizes"][0] = {"as_int": value}
+        else:
+            model["range_constraints"]["s0"]["min_val"] = value
+        with pytest.raises(ProgramError, match="no exported program"):
+            read_program(write_archive(path, {"models/model.json": json.dumps(model)}))
+
+    @pytest.mark.parametrize(
+        ("place", "value"),
+        [
+            ((), []),
+            (("schema",), math.nan),
+            (("profiles",), {}),
+            (("profiles", 0), 3),
+            (("profiles", 0, "name"), 3),
+            (("profiles", 0, "name"), ["prefill"]),
+            (("profiles", 0, "inputs"), []),
+            (("profiles", 0, "inputs", "ids"), [1]),
+            (("profiles", 0, "inputs", "ids", "min"), "1"),
+            (("profiles", 0, "inputs", "ids", "min"), [1]),
+            (("profiles", 0, "inputs", "ids", "max"), [1, math.nan]),
+            (("profiles", 0, "inputs", "ids", "max"), [1, True]),
+            (("profiles", 0, "inputs", "ids", "opt"), [1, "64"]),
+        ],
+    )
+    def test_a_damaged_profile_record(self, tmp_path, place, value):
+        record: Any = PROFILES.to_json()
+        inner = record
+        for key in place[:-1]:
+            inner = inner[key]
+        if place:
+            inner[place[-1]] = value
+        else:
+            record = value
+        packed = packed_engine(profiles=None)
+        at = FIELDS.index("SERIALIZED_METADATA")
+        metadata = base64.b64decode(packed[at]) + _metadata.MARK + json.dumps(record).encode()
+        packed[at] = base64.b64encode(metadata).decode()
+        (engine,) = read_program(write_package(tmp_path / "p.pt2", [packed])).engines
+        assert engine.profiles is None
+        assert "profile record" in engine.remarks[0]
+
+    def test_settings_that_are_no_numbers(self):
+        assert plain({"a": math.nan, "b": [math.inf], "c": 1.5}) == {"a": "nan", "b": ["inf"], "c": 1.5}
 
     def test_a_damaged_plan(self, tmp_path):
         packed = packed_engine()

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/profiler_legacy.h>
 
 #include <filesystem>
 #include <string>
@@ -58,6 +59,12 @@ std::string message_of(const Call& during) {
   }
   return {};
 }
+
+// torch.profiler is active on this thread.
+class TorchProfiler {
+  torch::autograd::profiler::TLSLegacyProfilerGuard guard_{
+      torch::profiler::impl::ProfilerConfig(torch::profiler::impl::ProfilerState::CPU)};
+};
 
 // Collects warnings of this thread.
 class Warnings {

@@ -17,6 +17,17 @@ std::string base64(const std::string& plain) {
   return out;
 }
 
+std::string record_of(const std::vector<FakeProfile>& profiles) {
+  std::string text = R"({"schema":1,"profiles":[)";
+  for (std::size_t i = 0; i < profiles.size(); ++i) {
+    const auto shape = [](std::int64_t n) { return "[" + std::to_string(n) + ",3]"; };
+    text += std::string(i == 0 ? "" : ",") + R"({"name":")" + static_cast<char>('a' + i) +
+            R"(","inputs":{"x":{"min":)" + shape(profiles[i].min) + R"(,"opt":)" + shape(profiles[i].min) +
+            R"(,"max":)" + shape(profiles[i].max) + "}}}";
+  }
+  return text + "]}";
+}
+
 }  // namespace
 
 c10::IValue call(const char* name, torch::jit::Stack stack) {
@@ -54,21 +65,14 @@ void pop(std::int64_t token) {
   op<void, std::int64_t>("_pop_profile_scope", token);
 }
 
-std::string record_of(const std::vector<FakeProfile>& profiles) {
-  std::string text = std::string("\0torch_tensorrt_profiles\0", 25) + R"({"schema":1,"profiles":[)";
-  for (std::size_t i = 0; i < profiles.size(); ++i) {
-    const auto shape = [](std::int64_t n) { return "[" + std::to_string(n) + ",3]"; };
-    text += std::string(i == 0 ? "" : ",") + R"({"name":")" + static_cast<char>('a' + i) +
-            R"(","inputs":{"x":{"min":)" + shape(profiles[i].min) + R"(,"opt":)" + shape(profiles[i].min) +
-            R"(,"max":)" + shape(profiles[i].max) + "}}}";
-  }
-  return base64(text + "]}");
+std::string metadata_with(const std::string& record) {
+  return base64(std::string("\0torch_tensorrt_profiles\0", 25) + record);
 }
 
 EnginePtr recorded(const std::vector<FakeProfile>& profiles) {
   FakeOptions options;
   options.profiles = profiles;
-  options.serialized_metadata = record_of(profiles);
+  options.serialized_metadata = metadata_with(record_of(profiles));
   return make_engine(std::move(options));
 }
 

@@ -41,9 +41,9 @@ class Scope {
   std::int64_t token_;
 };
 
-// The metadata of an engine whose input x, of shape [n, 3], takes these ranges of n. The names are "a", "b" and so on.
-std::string record_of(const std::vector<FakeProfile>& profiles);
-// An engine with such a record.
+// The metadata of an engine with this profile record, which is JSON.
+std::string metadata_with(const std::string& record);
+// An engine whose input x, of shape [n, 3], takes these ranges of n. The names are "a", "b" and so on.
 EnginePtr recorded(const std::vector<FakeProfile>& profiles);
 
 }  // namespace torch_tensorrt::profiles::testing
