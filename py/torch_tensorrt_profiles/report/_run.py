@@ -93,7 +93,8 @@ def trace_files(directory: Path, on_problem: Callable[[OSError], object] = lambd
         what = "does not exist" if not directory.exists() else "is a file"
         raise NoTracesError(f"{directory} {what}; expected the directory that traces were written to")
     try:
-        next(os.scandir(directory), None)
+        with os.scandir(directory):
+            pass
     except OSError as error:
         raise NoTracesError(f"{directory} cannot be read: {error.strerror}") from None
     found: list[Path] = []
