@@ -37,9 +37,10 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except OSError as error:
-            if error.errno == errno.EPIPE or error.filename is not None:  # click ends quietly where nobody reads on
+            if error.errno == errno.EPIPE:  # nobody reads on: click ends quietly
                 raise
-            raise click.ClickException(f"the output cannot be written: {error.strerror}") from None
+            what = "the output" if error.filename is None else str(error.filename)
+            raise click.ClickException(f"{what}: {error.strerror}") from None
 
 
 @click.group(

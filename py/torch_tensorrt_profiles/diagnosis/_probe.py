@@ -19,8 +19,13 @@ def main(findings: str, folder: str) -> None:
             file.write(json.dumps(found) + "\n")
 
     import torch
-    import torch_tensorrt
 
+    try:
+        import torch_tensorrt
+    except BaseException:  # without a GPU it is not imported where this package does not see to that
+        if (activation := sys.modules.get("torch_tensorrt_profiles._activate")) is not None:
+            tell(refusal=activation.refusal())
+        raise
     tell(imported=torch_tensorrt.__version__)
     ours = sys.modules.get("torch_tensorrt_profiles")  # before it is imported here, which would activate it
     active = ours is not None and ours.is_active()

@@ -22,7 +22,8 @@ def process_checks(*, run_an_engine: bool) -> list[Check]:
     """Imports Torch-TensorRT as a user's program does, and on a GPU host builds and profiles a small engine."""
     found, trouble = _probed(run_an_engine=run_an_engine)
     if "imported" not in found:
-        return [Check("import", Status.PROBLEM, trouble or "the process told nothing", _fix_of_import(trouble))]
+        checks = [Check("import", Status.PROBLEM, trouble or "the process told nothing", _fix_of_import(trouble))]
+        return checks + ([_activation(found)] if found.get("refusal") else [])
     checks = [
         Check("import", Status.OK, f"torch_tensorrt {found['imported']} is imported as in a program"),
         *_state(found),
@@ -65,18 +66,13 @@ def _fix_of_import(trouble: str) -> str:
     if "NVIDIA driver" in trouble:
         return (
             "Torch-TensorRT alone needs a GPU to be imported. Use a GPU host, or have this package active, with which "
-            "it is imported anywhere (see the entry point and the environment above)."
+            "it is imported anywhere: see the other checks for why it is not."
         )
     return f"Run {sys.executable} -c 'import torch_tensorrt' and read its whole output; reinstall what it names."
 
 
 def _state(found: dict[str, Any]) -> list[Check]:
-    checks = []
-    if found.get("active"):
-        checks.append(Check("activation", Status.OK, "'import torch_tensorrt' alone has extended Torch-TensorRT"))
-    else:
-        why = found.get("refusal") or "torch did not call this package"
-        checks.append(Check("activation", Status.PROBLEM, why, _fix_of_activation(found)))
+    checks = [_activation(found)]
     library = found.get("library")
     if library is None:
         checks.append(Check("C++ library", Status.OK, found.get("library_file", "loaded")))
@@ -85,10 +81,18 @@ def _state(found: dict[str, Any]) -> list[Check]:
     return checks
 
 
-def _fix_of_activation(found: dict[str, Any]) -> str:
-    if found.get("refusal"):
-        return f"See the checks of versions above: torch and Torch-TensorRT have to be {SUPPORTED_SERIES}."
-    return "See the checks of the entry point and the environment above."
+def _activation(found: dict[str, Any]) -> Check:
+    if found.get("active"):
+        return Check("activation", Status.OK, "'import torch_tensorrt' alone has extended Torch-TensorRT")
+    refusal = found.get("refusal")
+    if refusal is None:
+        why, fix = "torch did not call this package", "See the checks of the entry point and the environment above."
+    elif "LibraryError" in refusal:
+        why, fix = refusal, _fix_of_library(refusal)
+    else:
+        series = f"torch and Torch-TensorRT have to be {SUPPORTED_SERIES}."
+        why, fix = refusal, f"See the checks of versions above: {series}"
+    return Check("activation", Status.PROBLEM, why, fix)
 
 
 def _fix_of_library(problem: str) -> str:

@@ -93,7 +93,8 @@ def trace_files(directory: Path, on_problem: Callable[[OSError], object] = lambd
         what = "does not exist" if not directory.exists() else "is a file"
         raise NoTracesError(f"{directory} {what}; expected the directory that traces were written to")
     try:
-        next(os.scandir(directory), None)
+        with os.scandir(directory):
+            pass
     except OSError as error:
         raise NoTracesError(f"{directory} cannot be read: {error.strerror}") from None
     found: list[Path] = []
@@ -113,7 +114,7 @@ class _Reader:
         self._skipped: list[Skipped] = []
         self._files: dict[tuple[Path, str], _Files] = {}
         self._owners: dict[tuple[Path, str], list[_Owner]] = {}
-        self._timings: dict[int, tuple[TimingRow, ...]] = {}
+        self._timings: dict[tuple[Path, int], tuple[TimingRow, ...]] = {}
 
     def read(self) -> Run:
         for path in trace_files(self._directory, self._skip_folder):
@@ -134,7 +135,7 @@ class _Reader:
             return
         if (match := _TIMINGS.fullmatch(name)) is not None:
             with self._skipping(path):
-                self._timings[int(match[1])] = read_timings(path)
+                self._timings[path.parent, int(match[1])] = read_timings(path)
             return
         for suffix in (LAYERS_SUFFIX, INFORMATION_SUFFIX, *PHASE_SUFFIXES):
             if name.endswith(suffix) and name != suffix:
@@ -225,11 +226,13 @@ class _Reader:
             other
             for owners in self._owners.values()
             for other in owners
-            if other.pid == owner.pid and other.record.object_id == owner.record.object_id
+            if other.list_file == owner.list_file and other.record.object_id == owner.record.object_id
         ]
         if len(same_object) > 1:  # an address that was used again: nothing says whose time it is
             return []
-        return [row for row in self._timings.get(owner.pid, ()) if row.object_id == owner.record.object_id]
+        # Containers and hosts have processes of the same number: only the file beside the list is this one's.
+        rows = self._timings.get((owner.list_file.parent, owner.pid), ())
+        return [row for row in rows if row.object_id == owner.record.object_id]
 
     def _report_missing(self) -> None:
         for (folder, name), owners in self._owners.items():

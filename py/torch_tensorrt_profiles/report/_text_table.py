@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 #: Of a column that gives way.
 _NARROWEST = 8
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+#: With what turns the direction of writing.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:

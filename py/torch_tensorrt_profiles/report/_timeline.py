@@ -7,6 +7,7 @@ tracks are above each other does not.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -35,18 +36,16 @@ def run_as_timeline(run: Run) -> str:
 
 
 def _by_process(run: Run) -> dict[int, list[EngineTimes]]:
-    """Engines by process; those of which nobody knows the process get a number that no process has."""
-    taken = {engine.pid for engine in run.engines if engine.pid is not None}
-    processes: dict[int, list[EngineTimes]] = {}
-    unknown = 0
+    """Engines by the number of their process; ranks that share one, in containers of their own, get others."""
+    processes: dict[tuple[int | None, int | None], list[EngineTimes]] = {}
     for engine in run.engines:
-        pid = engine.pid
-        if pid is None:
-            while unknown in taken:
-                unknown += 1
-            pid = unknown
-        processes.setdefault(pid, []).append(engine)
-    return processes
+        processes.setdefault((engine.pid, engine.rank), []).append(engine)
+    taken = {engine.pid for engine in run.engines}
+    free = (number for number in itertools.count() if number not in taken)
+    numbered: dict[int, list[EngineTimes]] = {}
+    for (pid, _), engines in processes.items():
+        numbered[next(free) if pid is None or pid in numbered else pid] = engines
+    return numbered
 
 
 def _process(pid: int, number: int, engine: EngineTimes) -> Iterator[dict[str, Any]]:

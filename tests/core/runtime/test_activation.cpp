@@ -27,8 +27,10 @@ struct Copy {
     const char* message = function();
     return message == nullptr ? "" : message;
   }
+  // NOLINTBEGIN(modernize-use-nodiscard): done for the effect too
   std::string activate() const { return call("torchtrt_profiles_activate"); }
   std::string deactivate() const { return call("torchtrt_profiles_deactivate"); }
+  // NOLINTEND(modernize-use-nodiscard)
   void* handle;
 };
 

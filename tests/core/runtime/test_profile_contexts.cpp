@@ -237,7 +237,7 @@ TEST_F(ProfileContextsTest, EverythingDiesWithTheFirstObject) {
   engine.reset();
   EXPECT_EQ(core::runtime::live_engines(), 0);
   EXPECT_EQ(nvinfer1::ICudaEngine::alive, 0);
-  EXPECT_EQ(nvinfer1::DeviceMemory::free, free + 1000 + 3 * 10);
+  EXPECT_EQ(nvinfer1::DeviceMemory::free, free + 1000 + (std::int64_t{3} * 10));
 }
 
 TEST_F(ProfileContextsTest, TheLastReferenceMayBeOnTheStack) {
@@ -320,7 +320,7 @@ TEST_F(ProfileContextsTest, MadeAndDroppedWhileThreadsCall) {
   std::thread by_shape([&] {
     for (int i = 0; i < kCalls; ++i) {
       const Scope scope({engine}, kByShape);
-      const std::int64_t extent = 1 + i % 2;
+      const std::int64_t extent = 1 + (i % 2);
       EXPECT_TRUE(run(engine, extent).equal(at::full({extent, 3}, 2.0)));
     }
     --running;

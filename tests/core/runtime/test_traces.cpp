@@ -68,7 +68,7 @@ TEST_F(Traces, EveryFileIsJsonWhateverTheLayersAreCalled) {
     const auto layers = layers_in(folder("engine_engine_execution_profile.trace"));
     ASSERT_EQ(layers.size(), kNastyLayers.size()) << format;
     for (std::size_t i = 0; i < layers.size(); ++i) {
-      EXPECT_EQ(layers[i].first, *json::parse(json::quote(kNastyLayers[i].name))->string());
+      EXPECT_EQ(layers[i].first, json::utf8(kNastyLayers[i].name));
       EXPECT_DOUBLE_EQ(layers[i].second, kNastyLayers[i].ms * 2) << layers[i].first;
     }
     set_enabled(false);
@@ -263,7 +263,7 @@ TEST_F(Traces, EnginesOfOneNameGetAFolderEachButTheFirst) {
     EXPECT_EQ(number(engine, "device"), 0);
     EXPECT_TRUE(engine.find("object_id")->string()->starts_with("0x"));
   }
-  std::sort(places.begin(), places.end());
+  std::ranges::sort(places);
   EXPECT_EQ(places, (std::vector<std::string>{"engine in .", "engine in engine." + pid,
                                               "engine in engine." + pid + ".1", "other in ."}));
 }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 import torch
@@ -117,6 +119,13 @@ class TestProcessChecks:
         assert (check.name, check.status) == ("import", Status.PROBLEM)
         assert "SIGABRT" in check.found
 
+    def test_the_import_fails_where_activation_was_refused(self, monkeypatch):
+        findings = {"refusal": "could not extend torch_tensorrt.runtime: LibraryError('lib.so does not load')"}
+        checks = probed(monkeypatch, findings, "the process exited with 1: Found no NVIDIA driver on your system.")
+        assert "see the other checks" in checks["import"].fix
+        assert "lib.so does not load" in checks["activation"].found
+        assert "Install torch-tensorrt-profiles again" in checks["activation"].fix
+
     def test_the_engine_crashes(self, monkeypatch):
         check = probed(monkeypatch, ON_A_GPU, "the process was ended by SIGSEGV")["small engine"]
         assert (check.status, check.found) == (Status.PROBLEM, "the process was ended by SIGSEGV")
@@ -192,3 +201,13 @@ class TestHere:
         done = doctor("--json", "--no-run", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
         checks = {check["name"]: check for check in json.loads(done.stdout)}
         assert checks["activation"]["status"] == "problem", checks
+
+
+def test_an_installation_without_its_library(tmp_path):
+    copy = tmp_path / "torch_tensorrt_profiles"
+    shutil.copytree(Path(_process.__file__).parents[1], copy, ignore=shutil.ignore_patterns("lib", "__pycache__"))
+    done = doctor("--json", "--no-run", PYTHONPATH=str(tmp_path))
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert done.returncode == 1
+    assert "libtorchtrt_profiles.so is not in" in checks["activation"]["found"]
+    assert "Install torch-tensorrt-profiles again" in checks["activation"]["fix"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from click.testing import CliRunner
@@ -15,6 +17,7 @@ from torch_tensorrt_profiles.latency._load import (
     make_tensors,
 )
 from torch_tensorrt_profiles.latency._shapes import InputShape
+from torch_tensorrt_profiles.latency._statistics import Latency
 from torch_tensorrt_profiles.saved._inputs import Extent, ProgramInput, inputs_of_wrapper, with_engine_names
 from torch_tensorrt_profiles.saved._program import read_program
 
@@ -102,6 +105,27 @@ def test_profiles_by_index_and_by_default(program):
     assert _run._profiles(saved, []) == ["prefill", "decode"]
     assert _run._profiles(saved, ["1", "prefill"]) == [1, "prefill"]
     assert _run._ranges(saved, 1) == _run._ranges(saved, "decode") == dict.fromkeys(("ids", "positions"), ((2, 1),) * 3)
+
+
+def test_what_is_asked_for_reaches_the_measurement(program, tmp_path, monkeypatch):
+    """Without a GPU: what would be timed and profiled is only noted."""
+    timed, profiled = [], []
+    monkeypatch.setattr(_run, "_require_gpu", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    monkeypatch.setattr(_run, "load", lambda saved: LoadedProgram(lambda *args: None, saved.inputs))
+    monkeypatch.setattr(_run, "make_tensors", lambda shapes, device: [])
+    monkeypatch.setattr(_run, "measure", lambda call, scope, **options: timed.append(options) or Latency(2.0, (1.0,)))
+    monkeypatch.setattr(_run, "trace", lambda calls, folder, **options: profiled.append((len(calls), folder, options)))
+    options = ["--iterations", 7, "--warm-up", 0.5, "--trace", tmp_path, "--trace-format", "trex"]
+    done = run(program, *options, "--trace-iterations", 3, "--json")
+    assert done.exit_code == 0, done.output
+    assert [(entry["iterations"], entry["warm_up_seconds"]) for entry in timed] == [(7, 0.5)] * 2
+    ((calls, folder, how),) = profiled
+    assert (calls, folder, how["format"], how["iterations"]) == (2, tmp_path, "trex", 3)
+    told = json.loads(done.stdout)
+    assert (told["iterations"], told["warm_up_seconds"], told["traces"]) == (7, 0.5, str(tmp_path))
+    assert (told["cuda_graphs"], told["context_per_profile"]) == (False, False)
+    assert [entry["profile"] for entry in told["profiles"]] == ["prefill", "decode"]
 
 
 def document(**options):

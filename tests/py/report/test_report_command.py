@@ -147,7 +147,18 @@ def test_a_locale_without_characters(tmp_path, environment):
 def test_a_full_disk_under_the_output(traces):
     with open("/dev/full", "w") as full:
         done = subprocess.run(as_command([traces]), stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "Error: the output: No space left on device\n")
+
+
+@pytest.mark.parametrize("command", ["report", "inspect"])
+def test_a_path_that_may_not_be_looked_at(tmp_path, monkeypatch, command):
+    def refusing(path, **options):  # the tests may run as root, who may look at everything
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", refusing)
+    monkeypatch.setattr(Path, "is_dir", refusing)
+    done = torchtrtprof(command, tmp_path / "locked")
+    assert (done.exit_code, done.stderr) == (1, f"Error: {tmp_path / 'locked'}: Permission denied\n")
 
 
 def test_a_reader_that_stops_reading(traces):

@@ -139,6 +139,7 @@ class TestTextTable:
         assert len(lines[1]) == len(lines[2])
 
     def test_printable(self):
+        assert printable("a\u202eb\u2066") == "a\\x202eb\\x2066"
         assert printable("a\x00\x1b\x7f\x9b\u2028\u00e4") == "a\\x00\\x1b\\x7f\\x9b\\x2028\u00e4"
 
 
@@ -344,6 +345,14 @@ class TestTimeline:
         ]
         for one, following in itertools.pairwise(spans):
             assert following["ts"] == pytest.approx(one["ts"] + one["dur"])
+
+    def test_ranks_in_containers_of_their_own(self, tmp_path):
+        """Each is process 1 there."""
+        for rank in (0, 1, 2):
+            write_engine(tmp_path / f"host{rank}", PREFILL, pid=1, rank=rank)
+        events = json.loads(run_as_timeline(read_run(tmp_path)))["traceEvents"]
+        names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+        assert names == {number: f"Torch-TensorRT, rank {rank}, process 1" for number, rank in ((1, 0), (0, 1), (2, 2))}
 
     def test_a_process_that_nobody_knows_shares_no_number(self, tmp_path):
         write_engine(tmp_path, PREFILL, pid=0)

@@ -138,6 +138,16 @@ def test_several_engines_processes_and_ranks(tmp_path):
     assert run.skipped == ()
 
 
+def test_processes_of_one_number_on_two_hosts_have_their_own_timings(tmp_path):
+    """In a container everybody is process 1, and addresses are often the same too."""
+    for host, layers in (("a", PREFILL), ("b", DECODE)):
+        write_engine(tmp_path / host, [], pid=1)
+        (tmp_path / host / "timing.1.json").write_text(json.dumps([timing_row(0, layer) for layer in layers]))
+    first, second = read_run(tmp_path).engines
+    assert by_profile(first) == {"profile 0": as_figures(PREFILL)}
+    assert by_profile(second) == {"profile 0": as_figures(DECODE)}
+
+
 def test_files_of_stock_without_a_list_of_engines(tmp_path):
     (tmp_path / f"a_engine{LAYERS}").write_text(stock_perfetto(PREFILL, "a_engine"))
     (tmp_path / f"a_engine{INFORMATION}").write_text(json.dumps({"Layers": [{"Name": "embedding", "LayerType": "x"}]}))

@@ -77,7 +77,7 @@ struct Allocator final : public c10::DeviceAllocator {
   void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
   void resetPeakStats(c10::DeviceIndex /*device*/) override {}
   std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex /*device*/) override {
-    return {static_cast<std::size_t>(nvinfer1::DeviceMemory::free.load()), std::size_t{1} << 40U};
+    return {static_cast<std::size_t>(nvinfer1::DeviceMemory::free.load()), std::size_t{1'000'000'000'000}};
   }
 } allocator;
 

@@ -29,7 +29,7 @@ namespace {
 
 namespace nvinfer1 {
 
-std::atomic<std::int64_t> DeviceMemory::free{std::int64_t{1} << 40};
+std::atomic<std::int64_t> DeviceMemory::free{1'000'000'000'000};
 
 DeviceMemory::DeviceMemory(std::int64_t bytes) : bytes_(bytes) {
   if (free.fetch_sub(bytes) < bytes) {
@@ -85,7 +85,15 @@ std::atomic<int> engines{0};
 std::mutex plans_mutex;
 std::map<std::string, std::weak_ptr<Plan>> plans;
 
-enum Field { kAbi, kName, kDevice, kPlan, kInputs, kOutputs, kMetadata = 7, kResources = 10, kFields = 13 };
+// Places in an engine's record.
+constexpr std::size_t kAbi = 0;
+constexpr std::size_t kName = 1;
+constexpr std::size_t kDevice = 2;
+constexpr std::size_t kPlan = 3;
+constexpr std::size_t kInputs = 4;
+constexpr std::size_t kMetadata = 7;
+constexpr std::size_t kResources = 10;
+constexpr std::size_t kFields = 13;
 
 }  // namespace
 
@@ -326,8 +334,8 @@ std::vector<std::string> TRTEngine::serialize_metadata_only() {
 
 at::Tensor TRTEngine::serialized_engine_tensor() {
   const Use use(*this, "serialized_engine_tensor");
-  const auto& bytes = plan_->name;
-  return at::from_blob(const_cast<char*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())}, at::kByte).clone();
+  std::string bytes = plan_->name;
+  return at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte).clone();
 }
 
 std::string TRTEngine::to_str() {

@@ -8,7 +8,7 @@ std::string base64(const std::string& plain) {
   std::string out;
   std::uint32_t bits = 0;
   unsigned count = 0;
-  for (const char c : plain + std::string((3 - plain.size() % 3) % 3, ' ')) {  // JSON may end in spaces
+  for (const char c : plain + std::string((3 - (plain.size() % 3)) % 3, ' ')) {  // JSON may end in spaces
     bits = (bits << 8U) | static_cast<unsigned char>(c);
     for (count += 8; count >= 6; count -= 6) {
       out.push_back(kAlphabet[(bits >> (count - 6)) & 0x3FU]);
@@ -49,17 +49,15 @@ std::int64_t counter(const EnginePtr& engine, const std::string& name) {
 }
 
 c10::impl::GenericList list_of(const std::vector<EnginePtr>& engines) {
-  c10::impl::GenericList list(torch::getCustomClass("__torch__.torch.classes.tensorrt.Engine"));
+  const c10::impl::GenericList list(torch::getCustomClass("__torch__.torch.classes.tensorrt.Engine"));
   for (const auto& engine : engines) {
     list.push_back(engine);
   }
   return list;
 }
-std::int64_t push(const std::vector<EnginePtr>& engines, std::vector<std::int64_t> indices, const c10::IValue& others,
-                  bool falls_back) {
-  return call("_push_profile_scope",
-              {list_of(engines), c10::List<std::int64_t>(std::move(indices)), others, falls_back})
-      .toInt();
+std::int64_t push(const std::vector<EnginePtr>& engines, const std::vector<std::int64_t>& indices,
+                  const c10::IValue& others, bool falls_back) {
+  return call("_push_profile_scope", {list_of(engines), c10::List<std::int64_t>(indices), others, falls_back}).toInt();
 }
 void pop(std::int64_t token) {
   op<void, std::int64_t>("_pop_profile_scope", token);

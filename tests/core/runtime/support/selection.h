@@ -24,7 +24,7 @@ std::int64_t counter(const EnginePtr& engine, const std::string& name);
 std::pair<std::int64_t, std::string> explain(const EnginePtr& engine, const std::optional<std::int64_t>& extent);
 
 c10::impl::GenericList list_of(const std::vector<EnginePtr>& engines);
-std::int64_t push(const std::vector<EnginePtr>& engines, std::vector<std::int64_t> indices,
+std::int64_t push(const std::vector<EnginePtr>& engines, const std::vector<std::int64_t>& indices,
                   const c10::IValue& others = {}, bool falls_back = false);
 void pop(std::int64_t token);
 
