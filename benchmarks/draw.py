@@ -3,12 +3,14 @@
 
     python benchmarks/draw.py benchmarks/results/nvidia-h200-2026-11-30.json --output docsrc/measured
 
-Given several files, each case comes from the last that measured something for it. The same results give the same files.
+Without files: from every result of the suite in benchmarks/results, in the order of their dates. Of several files, each
+case comes from the last that measured something for it. The same results give the same pages and plots.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,12 +60,25 @@ def sources_of(results: Results, cases: Sequence[str]) -> list[Source]:
     return list(found.values())
 
 
+def committed_results() -> list[Path]:
+    """The suite's results in benchmarks/results, the oldest first."""
+    dates = {}
+    for file in (Path(__file__).parent / "results").glob("*.json"):
+        report = json.loads(file.read_text())
+        if report.get("benchmark") == "suite":
+            dates[file] = report["date"]
+    return sorted(dates, key=lambda file: (dates[file], file.name))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS.json")
+    parser.add_argument("results", nargs="*", type=Path, metavar="RESULTS.json")
     parser.add_argument("--output", type=Path, default=Path("docsrc/measured"), metavar="DIR")
     arguments = parser.parse_args()
-    for file in draw(load(arguments.results), arguments.output):
+    files = arguments.results or committed_results()
+    if not files:
+        parser.error("there is no result of the suite in benchmarks/results; name one, or run benchmarks/suite.py")
+    for file in draw(load(files), arguments.output):
         print(file)
 
 

@@ -1,1 +1,1 @@
-"""The suite's cases, one file each: ``python -m cases.latency --output latency.json`` with ``benchmarks`` on the path."""
+"""The suite's cases, one file each: ``PYTHONPATH=benchmarks python -m cases.latency --output latency.json``."""

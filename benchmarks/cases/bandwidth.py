@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
+
 from cases import timing
 
 

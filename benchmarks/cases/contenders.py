@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from cases.decoders import Decoder
 from torch import Tensor
+
+from cases.decoders import Decoder
 
 TWO, ONE, ENGINES = "two named profiles", "one profile, tuned for prefill", "two engines"
 ONNX, EAGER, COMPILED = "decode-only engine from ONNX", "eager PyTorch", "torch.compile max-autotune"

@@ -6,7 +6,6 @@ Each is exported once, with a dynamic number of tokens per call, and has a KV ca
 from __future__ import annotations
 
 import importlib.util
-from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -130,7 +129,7 @@ class Decoder:
         }
 
 
-#: Layers, hidden size, heads, vocabulary (0: hidden states in, hidden states out), KV length, batch, tokens of a prefill.
+#: ``vocab`` 0: hidden states in, hidden states out. ``prefill``: tokens of a prefill call.
 SIZES = {
     "reference": {"layers": 2, "hidden": 4096, "heads": 32, "vocab": 0, "kv_length": 4096, "batch": 6, "prefill": 3424},
     "small": {"layers": 4, "hidden": 1024, "heads": 16, "vocab": 8192, "kv_length": 2048, "batch": 1, "prefill": 1024},

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import torch
+
 from cases import timing
 from cases.contenders import Contender, Eager, one_profile, two_engines, two_profiles
 from cases.decoders import SIZES, Decoder, make_decoder

@@ -12,6 +12,7 @@ import tempfile
 from typing import Any
 
 import torch
+
 from cases import timing
 from cases.part import Part, parser
 from cases.profiling import set_state

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
+
 from cases import timing
 from cases.part import Part, parser
 from cases.stacks import Range, compile_stack, export_stack, module_of
@@ -27,7 +29,7 @@ def ranges(count: int) -> list[Range]:
     if count == 1:
         return [(1, ROWS, ROWS)]
     steps = [1 + round(number * (ROWS - 1) / (count - 1)) for number in range(count)]
-    return [(1, 1, 1), *((low + 1, high, high) for low, high in zip(steps, steps[1:], strict=False))]
+    return [(1, 1, 1), *((low + 1, high, high) for low, high in pairwise(steps))]
 
 
 def main() -> None:

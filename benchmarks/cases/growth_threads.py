@@ -3,8 +3,8 @@
     PYTHONPATH=benchmarks python -m cases.growth_threads --output growth_threads.json
 
 Every thread has a CUDA stream of its own and a block per call. Even threads select the first profile (one row), odd
-ones the second (all rows), so with one context the engine switches when the next call is another kind of thread's. With a
-context per profile it never does. The arrangements are two engines of one plan, measured in turns.
+ones the second (all rows), so one context switches whenever threads of both kinds take turns. With a context per profile
+nothing does. The arrangements are two engines of one plan, measured in turns.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import torch
+
 from cases import timing
 from cases.growth_engines import another
 from cases.part import Part, parser
@@ -30,20 +31,24 @@ def calls_per_second(program: Any, inputs: list[torch.Tensor], threads: int) -> 
     from torch_tensorrt.runtime import optimization_profile
 
     done = [0] * threads
-    begin, end = threading.Barrier(threads + 1), threading.Event()
+    failed: list[Exception] = []
+    begin, end = threading.Barrier(threads + 1, timeout=30), threading.Event()
 
     def work(number: int) -> None:
         stream = torch.cuda.Stream()
         x = inputs[number % 2]
-        with torch.inference_mode(), torch.cuda.stream(stream):
-            begin.wait()
-            while not end.is_set():
-                with optimization_profile(program, number % 2):
-                    program(x)
-                done[number] += 1
-                if done[number] % 16 == 0:
-                    stream.synchronize()  # or calls are queued faster than they are done
-            stream.synchronize()
+        begin.wait()
+        try:
+            with torch.inference_mode(), torch.cuda.stream(stream):
+                while not end.is_set():
+                    with optimization_profile(program, number % 2):
+                        program(x)
+                    done[number] += 1
+                    if done[number] % 16 == 0:
+                        stream.synchronize()  # or calls are queued faster than they are done
+                stream.synchronize()
+        except Exception as error:
+            failed.append(error)
 
     workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
     for worker in workers:
@@ -54,6 +59,8 @@ def calls_per_second(program: Any, inputs: list[torch.Tensor], threads: int) -> 
     end.set()
     for worker in workers:
         worker.join()
+    if failed:
+        raise failed[0]
     return round(sum(done) / (time.perf_counter() - start), 2)
 
 

@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any
 
 import torch
+
 from cases import timing
 from cases.bandwidth import measure_copy
 from cases.contenders import (
     COMPILED,
-    ENGINES,
     ONNX,
     PHASES,
     TWO,
@@ -41,7 +41,7 @@ from cases.part import Part, parser
 SETTINGS = (("lazy", False), ("none", False), ("lazy", True), ("eager", False))
 FURTHER_SETTINGS = (("none", True), ("eager", True))
 #: Of all contenders of a phase together. Under "lazy", kernels are specialised in the background meanwhile.
-WARM_UP_SECONDS = {"lazy": 4.0, "none": 1.0, "eager": 1.0}
+WARM_UP_SECONDS = {"lazy": 3.0, "none": 1.0, "eager": 1.0}
 COMPILE_SECONDS = 45
 BLOCKS = 4
 CALLS = {"prefill": 5, "decode": 25}
@@ -77,8 +77,10 @@ def block(contender: Contender, phase: str, inputs: Any) -> list[float]:
         return timing.latencies(partial(contender.call, phase, inputs), CALLS[phase])
 
 
-def measure(decoder: Decoder, contenders: list[Contender], strategy: str, graphs: bool, part: Part) -> None:
-    """All rows of one setting. A contender that fails is skipped with the reason."""
+def measure(
+    decoder: Decoder, contenders: list[Contender], strategy: str, graphs: bool, part: Part, turns: bool = True
+) -> None:
+    """All rows of one setting, those of two lengths in turns if wanted. A contender that fails is skipped with the reason."""
     setting = {"model": decoder.name, "strategy": strategy, "cuda_graphs": graphs}
     title = f"{decoder.name}, {strategy}, {'CUDA graphs' if graphs else 'no CUDA graphs'}"
     inputs = {phase: decoder.inputs(decoder.prefill if phase == "prefill" else 1) for phase in PHASES}
@@ -113,10 +115,10 @@ def measure(decoder: Decoder, contenders: list[Contender], strategy: str, graphs
                     warm_up_seconds=warmed,
                     samples_ms=samples[contender.name],
                 )
-        for contender in running:
-            if contender.name in (TWO, ENGINES):
-                with part.attempt(f"{title}: in turns, {contender.name}"):
-                    in_turns(decoder, contender, setting, part)
+        two = next((contender for contender in running if contender.name == TWO), None)
+        if turns and two:
+            with part.attempt(f"{title}: in turns"):
+                in_turns(decoder, two, setting, part)
     finally:
         for contender in contenders:
             contender.stop()
@@ -137,8 +139,7 @@ def in_turns(decoder: Decoder, contender: Contender, setting: dict[str, Any], pa
                 with contender.select(phase):
                     contender.call(phase, inputs[phase])
 
-    for phase in PHASES:
-        timing.warm_up([partial(bare, phase)], WARM_UP_SECONDS[setting["strategy"]] / 4)
+    timing.warm_up([partial(bare, phase) for phase in PHASES], WARM_UP_SECONDS[setting["strategy"]])
     bare_samples, samples = [], []
     for _ in range(10):
         total = 0.0
@@ -172,7 +173,7 @@ def measure_compiled(decoder: Decoder, contenders: list[Contender], part: Part) 
             part.skip(f"{decoder.name}, CUDA graphs {graphs}: {COMPILED}", why)
             continue
         beside = [contender for contender in contenders if contender.name == TWO]
-        measure(decoder, [Compiled(decoder), *beside], "lazy", graphs, part)
+        measure(decoder, [Compiled(decoder), *beside], "lazy", graphs, part, turns=False)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import contextlib
 from typing import Any
 
 import torch
+
 from cases import timing
 from cases.contenders import ENGINES, ONE, PHASES, TWO, Engines, one_profile, two_engines, two_profiles
 from cases.decoders import SIZES, Decoder, make_decoder

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from cases.contenders import ONNX, Contender
 from cases.decoders import Decoder
-from torch import Tensor
 
 
 def export_onnx(decoder: Decoder, path: Path) -> None:
@@ -97,6 +98,7 @@ class OnnxEngine(Contender):
 
     def stop(self) -> None:
         self.context = self._engine = self._runtime = None
+        self.outputs = []
 
     def call(self, phase: str, inputs: Sequence[Tensor]) -> Any:
         for name, value in zip(self._inputs, inputs, strict=True):

@@ -13,6 +13,7 @@ import tempfile
 from typing import Any
 
 import torch
+
 from cases import timing
 from cases.part import Part, parser
 from cases.stacks import compile_stack, export_stack

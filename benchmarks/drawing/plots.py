@@ -34,7 +34,10 @@ def decode_latency(results: Results, axes_of: Callable[[int, int], Any]) -> bool
         ]
         seen, bars = set(), []
         for row in sorted(rows, key=lambda row: row["strategy"] != "none"):
-            key = (row["strategy"] if "profile" in row["contender"] or "engine" in row["contender"] else "", row["contender"])
+            key = (
+                row["strategy"] if "profile" in row["contender"] or "engine" in row["contender"] else "",
+                row["contender"],
+            )
             if key not in seen:  # PyTorch has no strategy, and torch.compile's neighbour was measured before
                 seen.add(key)
                 bars.append((*key, row))
@@ -62,7 +65,10 @@ def growth(results: Results, axes_of: Callable[[int, int], Any]) -> bool:
     first.plot([row["profiles"] for row in profiles], [row["median_ms"] for row in profiles], "o-", color=OURS)
     first.set(xlabel="profiles of one engine", ylabel="ms per decode call", ylim=(0, None))
     second.plot(
-        [row["engines"] for row in engines], [row["device_bytes_over_the_first"] / 1e6 for row in engines], "o-", color=OURS
+        [row["engines"] for row in engines],
+        [row["device_bytes_over_the_first"] / 1e6 for row in engines],
+        "o-",
+        color=OURS,
     )
     second.set(xlabel="engines", ylabel="MB of device memory over the first's")
     for contender, colour in zip(distinct(row["contender"] for row in threads), (PEER, OURS), strict=False):

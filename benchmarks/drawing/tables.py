@@ -61,7 +61,9 @@ def generation(results: Results) -> str:
             (number(row["token_p50_ms"]), "token_p50_ms", False),
             (number(row["token_p99_ms"]), "token_p99_ms", False),
         ):
-            line.append(shown if row is ours else f"{shown}; {against(ours.get(key), row[key], 'this', more_is_better)}")
+            line.append(
+                shown if row is ours else f"{shown}; {against(ours.get(key), row[key], 'this', more_is_better)}"
+            )
         lines.append(line)
     if not lines:
         return ""
@@ -205,7 +207,7 @@ def overhead(results: Results) -> str:
         low, high = paired["quartiles_ns"]
         lines.append(
             [row["state"], number(paired["stock_ns"]), f"{paired['difference_ns']:+.0f} ({low:+.0f} to {high:+.0f})",
-             against(paired["stock_ns"] + paired["difference_ns"], paired["stock_ns"], "stock")]
+             "**worse than stock**" if paired["difference_ns"] > 0 else "no cost was seen"]
         )  # fmt: skip
     if lines:
         head = ["state", "stock, ns per call", "ours over it (quartiles)", "ours"]
@@ -226,7 +228,9 @@ def growth(results: Results) -> str:
     lines = []
     rows = list(results.rows("growth of profiles"))
     for row in rows:
-        words = "" if row is rows[0] else against(row["median_ms"], rows[0]["median_ms"], f"{rows[0]['profiles']} profile")
+        words = (
+            "" if row is rows[0] else against(row["median_ms"], rows[0]["median_ms"], f"{rows[0]['profiles']} profile")
+        )
         lines.append([str(row["profiles"]), number(row["build_seconds"]), megabytes(row["plan_bytes"]),
                       with_quartiles(row, "ms"), words])  # fmt: skip
     if lines:
@@ -261,7 +265,9 @@ def left_out(results: Results) -> str:
     lines = []
     for name, entry in results.cases.items():
         if entry["status"] != "complete":
-            lines.append([name, "the rest of it" if entry.get("result") else "all of it", f"{entry['status']}: {entry['why']}"])
+            lines.append(
+                [name, "the rest of it" if entry.get("result") else "all of it", f"{entry['status']}: {entry['why']}"]
+            )
         for skipped in entry.get("result", {}).get("skipped", []):
             lines.append([name, skipped["what"], skipped["why"]])
     lines = [[" ".join(cell.replace("|", "/").split())[:300] for cell in line] for line in lines]

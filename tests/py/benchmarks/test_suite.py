@@ -7,35 +7,28 @@ import os
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+import suite
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 WRITES = """
 import json, sys
 output = sys.argv[sys.argv.index("--output") + 1]
-json.dump({"gpu": "NVIDIA Toy", "torch": "2.14.1", "revision": "abc", "rows": [{"kind": "toy"}], "skipped": []}, open(output, "w"))
+report = {"gpu": "NVIDIA Toy", "torch": "2.14.1", "revision": "abc", "rows": [{"kind": "toy"}], "skipped": []}
+json.dump(report, open(output, "w"))
 """
 
 
-@pytest.fixture
-def suite(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import suite
-
-    return suite
-
-
-def run(suite: ModuleType, folder: Path, budget: float = 600, **codes: tuple[str, float]) -> dict[str, Any]:
+def run(folder: Path, budget: float = 600, **codes: tuple[str, float]) -> dict[str, Any]:
     cases = [suite.Case(name, ("-c", code), seconds) for name, (code, seconds) in codes.items()]
     return json.loads(suite.run(cases, folder, budget).read_text())
 
 
-def test_a_case_that_fails_keeps_its_rows_and_the_next_one_runs(suite: ModuleType, tmp_path: Path) -> None:
-    report = run(suite, tmp_path, fails=(WRITES + "sys.exit('no such thing')", 60), works=(WRITES, 60))
+def test_a_case_that_fails_keeps_its_rows_and_the_next_one_runs(tmp_path: Path) -> None:
+    report = run(tmp_path, fails=(WRITES + "sys.exit('no such thing')", 60), works=(WRITES, 60))
     failed, works = report["cases"]["fails"], report["cases"]["works"]
     assert failed["status"] == "failed"
     assert "no such thing" in failed["log"]
@@ -43,7 +36,7 @@ def test_a_case_that_fails_keeps_its_rows_and_the_next_one_runs(suite: ModuleTyp
     assert works["status"] == "complete"
 
 
-def test_a_case_that_hangs_is_cut_off_with_its_children(suite: ModuleType, tmp_path: Path, monkeypatch) -> None:
+def test_a_case_that_hangs_is_cut_off_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "LEAST_SECONDS", 0.1)
     child = tmp_path / "child"
     hangs = WRITES + (
@@ -51,7 +44,7 @@ def test_a_case_that_hangs_is_cut_off_with_its_children(suite: ModuleType, tmp_p
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         f"open({str(child)!r}, 'w').write(str(child.pid)); time.sleep(600)"
     )
-    report = run(suite, tmp_path, hangs=(hangs, 5))
+    report = run(tmp_path, hangs=(hangs, 5))
     entry = report["cases"]["hangs"]
     assert (entry["status"], entry["why"]) == ("cut off", "its time limit of 5 s")
     assert entry["result"]["rows"] == [{"kind": "toy"}]
@@ -67,26 +60,26 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_what_the_budget_does_not_reach_is_skipped(suite: ModuleType, tmp_path: Path) -> None:
-    report = run(suite, tmp_path, 1, late=(WRITES, 60))
+def test_what_the_budget_does_not_reach_is_skipped(tmp_path: Path) -> None:
+    report = run(tmp_path, 1, late=(WRITES, 60))
     assert report["cases"]["late"] == {"status": "skipped", "why": "1 s of the budget were left"}
 
 
-def test_the_head_is_kept_once_and_a_difference_stays_with_its_case(suite: ModuleType, tmp_path: Path) -> None:
+def test_the_head_is_kept_once_and_a_difference_stays_with_its_case(tmp_path: Path) -> None:
     other = WRITES.replace("2.14.1", "2.14.2")
-    report = run(suite, tmp_path, first=(WRITES, 60), second=(other, 60))
+    report = run(tmp_path, first=(WRITES, 60), second=(other, 60))
     assert (report["gpu"], report["torch"]) == ("NVIDIA Toy", "2.14.1")
     assert "torch" not in report["cases"]["first"]["result"]
     assert report["cases"]["second"]["result"]["torch"] == "2.14.2"
     assert [path.name for path in tmp_path.iterdir()] == [f"nvidia-toy-{report['date'][:10]}.json"]
 
 
-def test_a_case_is_told_less_time_than_it_is_given(suite: ModuleType, tmp_path: Path) -> None:
+def test_a_case_is_told_less_time_than_it_is_given(tmp_path: Path) -> None:
     case = suite.Case("says", ("-c", "import sys; sys.exit(' '.join(sys.argv))"), 100)
     assert "--seconds 57" in suite.run_case(case, tmp_path, 60)["log"]
 
 
-def test_the_cases_exist(suite: ModuleType) -> None:
+def test_the_cases_exist() -> None:
     for case in suite.CASES:
         if case.command[0] == "-m":
             assert (BENCHMARKS / f"{case.command[1].replace('.', '/')}.py").is_file()
@@ -94,6 +87,6 @@ def test_the_cases_exist(suite: ModuleType) -> None:
             assert Path(case.command[0]).is_file()
 
 
-def test_help_needs_neither_torch_nor_a_gpu(suite: ModuleType) -> None:
+def test_help_needs_neither_torch_nor_a_gpu() -> None:
     command = f"{sys.executable} -S {BENCHMARKS / 'suite.py'} --help"
     assert os.system(f"{command} > /dev/null") == 0
