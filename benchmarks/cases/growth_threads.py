@@ -3,8 +3,8 @@
     PYTHONPATH=benchmarks python -m cases.growth_threads --output growth_threads.json
 
 Every thread has a CUDA stream of its own and a block per call. Even threads select the first profile (one row), odd
-ones the second (all rows), so one context switches whenever threads of both kinds take turns. With a context per profile
-nothing does. The arrangements are two engines of one plan, measured in turns.
+ones the second (all rows), so one context switches whenever threads of both kinds take turns. With a context per
+profile nothing does. The arrangements are two engines of one plan, measured in turns.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ FURTHER_SETTINGS = (("none", True), ("eager", True))
 #: Of all contenders of a phase together. Under "lazy", kernels are specialised in the background meanwhile.
 WARM_UP_SECONDS = {"lazy": 3.0, "none": 1.0, "eager": 1.0}
 COMPILE_SECONDS = 45
+TOLERANCE = 5e-2  # relative error (L2) in float16
 BLOCKS = 4
 CALLS = {"prefill": 5, "decode": 25}
 
@@ -72,6 +73,15 @@ def first_call(contender: Contender, phase: str, inputs: Any) -> float:
     return timing.timed(partial(one_call, contender, phase, inputs))
 
 
+def check(contender: Contender, phase: str, inputs: Any, expected: torch.Tensor) -> None:
+    """Raises where a contender computes something else than eager PyTorch, by more than rounding."""
+    with contender.select(phase):
+        made = contender.call(phase, inputs)[0]
+    error = float((made.float() - expected.float()).norm() / expected.float().norm())
+    if not error < TOLERANCE:
+        raise RuntimeError(f"{phase} differs from eager PyTorch: relative error {error:.1e}, at most {TOLERANCE:.0e}")
+
+
 def block(contender: Contender, phase: str, inputs: Any) -> list[float]:
     with contender.select(phase):
         return timing.latencies(partial(contender.call, phase, inputs), CALLS[phase])
@@ -80,10 +90,11 @@ def block(contender: Contender, phase: str, inputs: Any) -> list[float]:
 def measure(
     decoder: Decoder, contenders: list[Contender], strategy: str, graphs: bool, part: Part, turns: bool = True
 ) -> None:
-    """All rows of one setting, those of two lengths in turns if wanted. A contender that fails is skipped with the reason."""
+    """All rows of one setting, with those of :func:`in_turns` if wanted. A contender that fails is skipped."""
     setting = {"model": decoder.name, "strategy": strategy, "cuda_graphs": graphs}
     title = f"{decoder.name}, {strategy}, {'CUDA graphs' if graphs else 'no CUDA graphs'}"
     inputs = {phase: decoder.inputs(decoder.prefill if phase == "prefill" else 1) for phase in PHASES}
+    expected = {phase: decoder.module(*values)[0] for phase, values in inputs.items()}
     cold: dict[str, dict[str, float]] = {}
     running: list[Contender] = []
     try:
@@ -93,7 +104,10 @@ def measure(
                 cold[contender.name] = {
                     phase: first_call(contender, phase, inputs[phase]) for phase in contender.phases
                 }
+                for phase in contender.phases:
+                    check(contender, phase, inputs[phase], expected[phase])
                 running.append(contender)
+        del expected
         for phase in reversed(PHASES):
             here = [contender for contender in running if phase in contender.phases]
             calls = [partial(one_call, contender, phase, inputs[phase]) for contender in here]

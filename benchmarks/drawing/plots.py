@@ -21,7 +21,7 @@ OURS, PEER, OTHER = "#2a7f3f", "#7a8794", "#c2cad1"
 
 
 def decode_latency(results: Results, axes_of: Callable[[int, int], Any]) -> bool:
-    """A bar per contender and strategy, without CUDA graphs; the headline. Ours are green, the tuned-for-prefill peer dark."""
+    """The headline: a bar per contender and strategy, without CUDA graphs."""
     models = distinct(row["model"] for row in results.rows("latency"))
     if not models:
         return False
@@ -80,6 +80,8 @@ def growth(results: Results, axes_of: Callable[[int, int], Any]) -> bool:
     third.set(xlabel="threads", ylabel="calls per second", ylim=(0, None))
     if threads:
         third.legend(frameon=False)
+    for axes, rows, key in ((first, profiles, "profiles"), (second, engines, "engines"), (third, threads, "threads")):
+        axes.set_xticks(distinct(row[key] for row in rows))
     return True
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-TWO, ONE = "two named profiles", "one profile, tuned for prefill"
+TWO, ONE, CONTEXTS = "two named profiles", "one profile, tuned for prefill", "a context per profile"
 
 
 @dataclass
@@ -35,6 +35,10 @@ class Results:
             for row in self.result(case).get("rows", []):
                 if row["kind"] == kind and all(row.get(key) == value for key, value in wanted.items()):
                     yield row
+
+    def sources_of(self, cases: Iterable[str]) -> list[Source]:
+        """The files behind some cases, each once."""
+        return list({self.sources[case].name: self.sources[case] for case in cases if case in self.sources}.values())
 
     def decoders(self) -> dict[str, dict[str, Any]]:
         """Facts of the decoders whose latency was measured, by model."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import draw
 import pytest
-from drawing.tables import pays_after
+from drawing.results import load
+from drawing.switching import pays_after
 from example_results import cases, write_results
 
 ROOT = Path(__file__).parents[3]
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def pages(tmp_path: Path) -> dict[str, str]:
     """Page name to text."""
-    results = draw.load([write_results(tmp_path / "toy.json")])
+    results = load([write_results(tmp_path / "toy.json")])
     files = draw.draw(results, tmp_path / "measured", with_plots=False)
     return {file.stem: file.read_text() for file in files}
 
@@ -85,7 +86,7 @@ def test_a_later_file_replaces_only_what_it_measured(tmp_path: Path) -> None:
         write_results(tmp_path / "first.json"),
         write_results(tmp_path / "second.json", **{"memory": again, "latency-small": nothing}),
     ]
-    results = draw.load(files)
+    results = load(files)
     assert results.sources["memory"].name == "second.json"
     assert results.sources["latency-small"].name == "first.json"
     assert next(results.rows("memory"))["median_bytes"] == 123e6
@@ -95,12 +96,12 @@ def test_another_json_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "other.json"
     file.write_text(json.dumps({"benchmark": "kernel_overhead", "results": []}))
     with pytest.raises(ValueError, match=r"other\.json is not a result of benchmarks/suite\.py"):
-        draw.load([file])
+        load([file])
 
 
 def test_plots_are_the_same_each_time(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    results = draw.load([write_results(tmp_path / "toy.json")])
+    results = load([write_results(tmp_path / "toy.json")])
     first, second = (
         {file.name: file.read_text() for file in draw.draw(results, tmp_path / name) if file.suffix == ".svg"}
         for name in ("first", "second")
@@ -117,7 +118,7 @@ def test_the_committed_pages_are_those_of_the_committed_results(tmp_path: Path) 
         pytest.skip("no result of the suite is committed yet")
     has_plots = plotting_library_is_the_pinned_one()
     committed = {file.name: file.read_bytes() for file in (ROOT / "docsrc" / "measured").iterdir()}
-    drawn = {file.name: file.read_bytes() for file in draw.draw(draw.load(files), tmp_path, with_plots=has_plots)}
+    drawn = {file.name: file.read_bytes() for file in draw.draw(load(files), tmp_path, with_plots=has_plots)}
     if not has_plots:
         committed = {name: data for name, data in committed.items() if not name.endswith(".svg")}
     assert drawn == committed, "run: make plots"
