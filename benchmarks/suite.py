@@ -4,14 +4,16 @@
     python benchmarks/suite.py --output benchmarks/results --budget 600
 
 Cases run one after the other, the important ones first, each in a process of its own with a time limit, and each
-writes what it has after every row. The result, ``<gpu>-<date>.json``, is rewritten after each case. A case that fails,
-that is cut off or for which no time is left says so there, with the reason, beside the rows that it has.
+writes what it has after every row. The result, ``<gpu>-<date>.json``, is rewritten after each case; an earlier run of
+that day keeps its file. A case that fails, that is cut off or for which no time is left says so there, with the reason,
+beside the rows that it has.
 ``benchmarks/draw.py`` makes tables and plots from such files.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -125,10 +127,12 @@ def add(report: dict[str, Any], name: str, entry: dict[str, Any]) -> None:
     report["cases"][name] = entry
 
 
-def file_name(report: dict[str, Any]) -> str:
-    """``nvidia-h200-2026-11-30.json``"""
+def free_file(output: Path, report: dict[str, Any]) -> Path:
+    """``nvidia-h200-2026-11-30.json``, or with ``-2`` and so on where an earlier run has that name."""
     gpu = re.sub(r"[^a-z0-9]+", "-", (report.get("gpu") or "no gpu").lower()).strip("-")
-    return f"{gpu}-{report['date'][:10]}.json"
+    stem = f"{gpu}-{report['date'][:10]}"
+    names = (f"{stem}-{number}" if number > 1 else stem for number in itertools.count(1))
+    return next(file for file in (output / f"{name}.json" for name in names) if not file.exists())
 
 
 def run(cases: Sequence[Case], output: Path, budget: float) -> Path:
@@ -141,24 +145,28 @@ def run(cases: Sequence[Case], output: Path, budget: float) -> Path:
         "budget_seconds": budget,
         "cases": {},
     }
-    file = output / file_name(report)
+    file: Path | None = None
     with tempfile.TemporaryDirectory() as folder:
         for case in cases:
             entry = run_case(case, Path(folder), budget - (time.monotonic() - started))
             add(report, case.name, entry)
-            skipped = len((entry.get("result") or {}).get("skipped", []))
-            print(
-                f"{case.name:<20}{entry['status']} {entry.get('why', '')} ({entry.get('seconds', 0):.0f} s, "
-                f"{skipped} skipped inside)",
-                flush=True,
-            )
+            print(line_about(case.name, entry), flush=True)
             report["seconds"] = round(time.monotonic() - started, 1)
-            named = output / file_name(report)
-            if named != file:
-                file.unlink(missing_ok=True)
-                file = named
-            write(report, file)
+            if file is None and "gpu" in report:  # known from the first case that said anything
+                file = free_file(output, report)
+            if file:
+                write(report, file)
+    file = file or free_file(output, report)
+    write(report, file)
     return file
+
+
+def line_about(name: str, entry: dict[str, Any]) -> str:
+    skipped = len(entry.get("result", {}).get("skipped", []))
+    return (
+        f"{name:<20}{entry['status']:<10}{entry.get('seconds', 0):>6.0f} s, {skipped} skipped inside"
+        f"{', ' + entry['why'] if 'why' in entry else ''}"
+    )
 
 
 def main() -> None:

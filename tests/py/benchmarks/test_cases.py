@@ -108,9 +108,7 @@ class Toy(Contender):
         return (2 * made if phase == self.wrong_at else made, *cache)
 
 
-def test_contenders_take_turns_and_a_wrong_one_is_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_contenders_take_turns_and_a_wrong_one_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "WARM_UP_SECONDS", {"none": 0.0})
     calls: list[tuple[str, str]] = []
     toys = [Toy(TWO, calls), Toy("broken", calls, wrong_at="decode"), Toy(ONE, calls)]

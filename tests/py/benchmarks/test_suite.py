@@ -74,6 +74,13 @@ def test_the_head_is_kept_once_and_a_difference_stays_with_its_case(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == [f"nvidia-toy-{report['date'][:10]}.json"]
 
 
+def test_an_earlier_run_of_the_day_keeps_its_file(tmp_path: Path) -> None:
+    first = suite.run([suite.Case("first", ("-c", WRITES), 60)], tmp_path, 600)
+    second = suite.run([suite.Case("second", ("-c", WRITES), 60)], tmp_path, 600)
+    assert second.name == f"{first.stem}-2.json"
+    assert list(json.loads(first.read_text())["cases"]) == ["first"]
+
+
 def test_a_case_is_told_less_time_than_it_is_given(tmp_path: Path) -> None:
     case = suite.Case("says", ("-c", "import sys; sys.exit(' '.join(sys.argv))"), 100)
     assert "--seconds 57" in suite.run_case(case, tmp_path, 60)["log"]
