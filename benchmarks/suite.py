@@ -62,15 +62,15 @@ def script(name: str, *options: str) -> tuple[str, ...]:
 CASES = (
     Case("latency-small", module("latency", "--model", "small"), 190),
     Case("latency-reference", module("latency", "--model", "reference"), 240),
-    Case("generation", module("generation"), 60),
+    Case("generation", module("generation"), 70),
     Case("memory", module("memory"), 80),
     Case("switching", script("profile_selection", "--rounds", "2", "--pairs", "5"), 70, False),
     Case("contexts", script("context_per_profile", "--turns", "10", "--sizes", "tiny", "large"), 60, False),
     Case("kernel", script("kernel_overhead", "--seconds", "6", "--processes", "1", "--pairs", "60"), 45, False),
-    Case("profiling", module("profiling"), 40),
+    Case("profiling", module("profiling"), 50),
     Case("growth-threads", module("growth_threads"), 40),
     Case("growth-profiles", module("growth_profiles"), 40),
-    Case("growth-engines", module("growth_engines"), 40),
+    Case("growth-engines", module("growth_engines"), 60),
 )
 
 

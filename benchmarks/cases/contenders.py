@@ -158,6 +158,10 @@ class Engines(Contender):
         }
 
 
+def eager(decoder: Decoder, exported: torch.export.ExportedProgram) -> Eager:
+    return Eager(decoder)
+
+
 def two_profiles(decoder: Decoder, exported: torch.export.ExportedProgram) -> Engines:
     engine = Engine(exported, decoder.profiles("prefill", "decode"))
     return Engines(TWO, dict.fromkeys(PHASES, engine), selects=True)

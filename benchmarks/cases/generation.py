@@ -3,9 +3,9 @@
     PYTHONPATH=benchmarks python -m cases.generation --output generation.json
 
 The small decoder, greedy. A pass is all requests one after the other, and contenders take turns pass by pass. Each
-prefill and each decode call is in a block of its own, and every token is waited for, as a server that streams does. A
-prompt's length is a shape that TensorRT-RTX may specialise kernels for, so the passes before the first that counts have
-seen every shape.
+prefill and each decode call has a block of its own, and every token is waited for, as a server that streams does. Each
+prompt's length is a shape that TensorRT-RTX may specialise kernels for in the background, so passes go on for a while
+before the first that counts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 import torch
 
 from cases import timing
-from cases.contenders import Contender, Eager, one_profile, two_engines, two_profiles
+from cases.contenders import Contender, eager, one_profile, two_engines, two_profiles
 from cases.decoders import SIZES, Decoder, make_decoder
 from cases.part import Part, parser
 
 STRATEGY = "lazy"
 #: Prompt and output lengths, in this order.
 REQUESTS = ((32, 48), (900, 16), (200, 64), (500, 24), (64, 96), (1024, 32), (128, 16), (350, 40))
-WARM_UP_PASSES = 2
+WARM_UP_SECONDS = 10.0  # of all contenders together, after two passes of each
 
 
 def generate(contender: Contender, decoder: Decoder, prompt: int, new_tokens: int) -> list[float]:
@@ -60,7 +60,7 @@ def percentile(samples: list[float], share: float) -> float:
 def main() -> None:
     made = parser(__doc__ or "")
     made.add_argument("--model", default="small", choices=[name for name, sizes in SIZES.items() if sizes["vocab"]])
-    made.add_argument("--passes", type=int, default=4, help="of each contender")
+    made.add_argument("--passes", type=int, default=6, help="of each contender")
     arguments = made.parse_args()
     timing.own_stream()
     decoder = make_decoder(arguments.model, arguments.device)
@@ -68,18 +68,22 @@ def main() -> None:
     requests = [(min(prompt, longest // 2), min(new, longest // 2)) for prompt, new in REQUESTS]
     part = Part(
         "generation", arguments, decoder=decoder.facts(), strategy=STRATEGY, requests=requests,
-        warm_up_passes=WARM_UP_PASSES,
+        warm_up_seconds=WARM_UP_SECONDS,
     )  # fmt: skip
     with torch.inference_mode():
         exported = decoder.export()
         running: list[Contender] = []
-        for make in (two_profiles, one_profile, two_engines, lambda decoder, _: Eager(decoder)):
-            with part.attempt(getattr(make, "__name__", "contender")):
+        for make in (two_profiles, one_profile, two_engines, eager):
+            with part.attempt(make.__name__.replace("_", " ")):
                 contender = make(decoder, exported)
                 contender.start(STRATEGY, False)
-                for _ in range(WARM_UP_PASSES):
+                for _ in range(2):
                     one_pass(contender, decoder, requests)
                 running.append(contender)
+        end = time.perf_counter() + WARM_UP_SECONDS
+        while running and time.perf_counter() < end:
+            for contender in running:
+                one_pass(contender, decoder, requests)
         passes: dict[str, list[dict[str, Any]]] = {contender.name: [] for contender in running}
         for _ in range(arguments.passes):
             for contender in running:

@@ -21,7 +21,7 @@ from cases.stacks import compile_stack, export_stack, module_of
 LAYERS, WIDTH, ROWS = 4, 1024, 64
 STRATEGY = "none"
 COUNTS = (1, 2, 4, 8, 16)
-ROUNDS = 3
+ROUNDS = 2
 
 
 def another(module: Any) -> Any:

@@ -62,7 +62,7 @@ def measure(size: str, device: str, rounds: int) -> dict[str, list[float]]:
 
 def main() -> None:
     made = parser(__doc__ or "")
-    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--rounds", type=int, default=2)
     arguments = made.parse_args()
     timing.own_stream()
     sizes = {name: dict(zip(("layers", "width"), size, strict=True)) for name, size in SIZES.items()}
