@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from cases.decoders import Decoder
+from cases.names import COMPILED, EAGER, ENGINES, ONE, TWO
 
-TWO, ONE, ENGINES = "two named profiles", "one profile, tuned for prefill", "two engines"
-ONNX, EAGER, COMPILED = "decode-only engine from ONNX", "eager PyTorch", "torch.compile max-autotune"
 PHASES = ("prefill", "decode")
 
 

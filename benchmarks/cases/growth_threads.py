@@ -17,6 +17,7 @@ import torch
 
 from cases import timing
 from cases.growth_engines import another
+from cases.names import CONTEXTS
 from cases.part import Part, parser
 from cases.stacks import compile_stack, export_stack, module_of
 
@@ -24,7 +25,7 @@ LAYERS, WIDTH, ROWS = 4, 1024, 64
 STRATEGY = "none"
 COUNTS = (1, 2, 4, 8)
 SECONDS, ROUNDS = 0.4, 4
-ONE, SEVERAL = "one context", "a context per profile"
+ONE = "one context"
 
 
 def calls_per_second(program: Any, inputs: list[torch.Tensor], threads: int) -> float:
@@ -77,7 +78,7 @@ def main() -> None:
         several = torch.nn.Sequential(another(module_of(program)))
         context_per_profile(several)
         inputs = [torch.randn(rows, WIDTH, device="cuda", dtype=torch.float16) for rows in (1, ROWS)]
-        arrangements = {ONE: program, SEVERAL: several}
+        arrangements = {ONE: program, CONTEXTS: several}
         for arrangement in arrangements.values():
             calls_per_second(arrangement, inputs, 2)
         for count in COUNTS:

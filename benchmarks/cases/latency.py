@@ -20,20 +20,9 @@ import torch
 
 from cases import timing
 from cases.bandwidth import measure_copy
-from cases.contenders import (
-    COMPILED,
-    ONNX,
-    PHASES,
-    TWO,
-    Compiled,
-    Contender,
-    Eager,
-    Engines,
-    one_profile,
-    two_engines,
-    two_profiles,
-)
+from cases.contenders import PHASES, Compiled, Contender, Eager, Engines, one_profile, two_engines, two_profiles
 from cases.decoders import SIZES, Decoder, make_decoder
+from cases.names import COMPILED, ONNX, TWO
 from cases.onnx_engine import OnnxEngine
 from cases.part import Part, parser
 
@@ -69,7 +58,6 @@ def one_call(contender: Contender, phase: str, inputs: Any) -> None:
 
 def first_call(contender: Contender, phase: str, inputs: Any) -> float:
     """Milliseconds, selecting the profile included."""
-
     return timing.timed(partial(one_call, contender, phase, inputs))
 
 
@@ -88,25 +76,37 @@ def block(contender: Contender, phase: str, inputs: Any) -> list[float]:
 
 
 def measure(
-    decoder: Decoder, contenders: list[Contender], strategy: str, graphs: bool, part: Part, turns: bool = True
+    decoder: Decoder,
+    contenders: list[Contender],
+    strategy: str,
+    graphs: bool,
+    part: Part,
+    starts: int = 1,
+    turns: bool = True,
 ) -> None:
-    """All rows of one setting, with those of :func:`in_turns` if wanted. A contender that fails is skipped."""
+    """All rows of one setting. A contender that fails is skipped.
+
+    Args:
+        starts: how often each contender begins anew, with a first call of each phase.
+        turns: whether :func:`in_turns` is measured too.
+    """
     setting = {"model": decoder.name, "strategy": strategy, "cuda_graphs": graphs}
     title = f"{decoder.name}, {strategy}, {'CUDA graphs' if graphs else 'no CUDA graphs'}"
     inputs = {phase: decoder.inputs(decoder.prefill if phase == "prefill" else 1) for phase in PHASES}
     expected = {phase: decoder.module(*values)[0] for phase, values in inputs.items()}
-    cold: dict[str, dict[str, float]] = {}
-    running: list[Contender] = []
+    cold: dict[str, dict[str, list[float]]] = {each.name: {phase: [] for phase in PHASES} for each in contenders}
+    running = list(contenders)
     try:
-        for contender in contenders:
-            with part.attempt(f"{title}: {contender.name}"):
-                contender.start(strategy, graphs)
-                cold[contender.name] = {
-                    phase: first_call(contender, phase, inputs[phase]) for phase in contender.phases
-                }
-                for phase in contender.phases:
-                    check(contender, phase, inputs[phase], expected[phase])
-                running.append(contender)
+        for _ in range(starts):
+            for contender in list(running):
+                running.remove(contender)
+                with part.attempt(f"{title}: {contender.name}"):
+                    contender.start(strategy, graphs)
+                    for phase in contender.phases:
+                        cold[contender.name][phase].append(first_call(contender, phase, inputs[phase]))
+                    for phase in contender.phases:
+                        check(contender, phase, inputs[phase], expected[phase])
+                    running.append(contender)
         del expected
         for phase in reversed(PHASES):
             here = [contender for contender in running if phase in contender.phases]
@@ -125,7 +125,7 @@ def measure(
                     phase=phase,
                     contender=contender.name,
                     beside=[other.name for other in here],
-                    first_call_ms=cold[contender.name][phase],
+                    first_call_samples_ms=cold[contender.name][phase],
                     warm_up_seconds=warmed,
                     samples_ms=samples[contender.name],
                 )
@@ -167,15 +167,16 @@ def in_turns(decoder: Decoder, contender: Contender, setting: dict[str, Any], pa
 
 
 def measure_settings(
-    decoder: Decoder, contenders: list[Contender], settings: Sequence[tuple[str, bool]], part: Part
+    decoder: Decoder, contenders: list[Contender], settings: Sequence[tuple[str, bool]], part: Part, starts: int = 1
 ) -> None:
+    """Measures the settings that there is time for; ``starts`` is for the first two."""
     took = 0.0
-    for strategy, graphs in settings:
+    for number, (strategy, graphs) in enumerate(settings):
         if part.left() < took:
             part.skip(f"{decoder.name}, {strategy}, CUDA graphs {graphs}", f"less than {took:.0f} s were left")
             continue
         start = time.monotonic()
-        measure(decoder, contenders, strategy, graphs, part)
+        measure(decoder, contenders, strategy, graphs, part, starts if number < 2 else 1)
         took = max(took, time.monotonic() - start)
 
 
@@ -194,6 +195,7 @@ def main() -> None:
     made = parser(__doc__ or "")
     made.add_argument("--model", default="small", choices=tuple(SIZES))
     made.add_argument("--layers", type=int, help="instead of the model's own number")
+    made.add_argument("--starts", type=int, default=3, help="cold starts of each contender in the first two settings")
     arguments = made.parse_args()
     timing.own_stream()
     decoder = make_decoder(arguments.model, arguments.device, arguments.layers)
@@ -207,7 +209,7 @@ def main() -> None:
             engines[-1].start("none", False)
             first_call(engines[-1], "decode", decoder.inputs(1))
             engines[-1].stop()
-        measure_settings(decoder, contenders, SETTINGS, part)
+        measure_settings(decoder, contenders, SETTINGS, part, arguments.starts)
         measure_compiled(decoder, contenders, part)
         measure_settings(decoder, contenders, FURTHER_SETTINGS, part)
     print(f"{decoder.name}: {len(part.report['rows'])} rows, {len(part.report['skipped'])} skipped")

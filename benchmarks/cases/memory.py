@@ -15,12 +15,13 @@ from typing import Any
 import torch
 
 from cases import timing
-from cases.contenders import ENGINES, ONE, PHASES, TWO, Engines, one_profile, two_engines, two_profiles
+from cases.contenders import PHASES, Engines, one_profile, two_engines, two_profiles
 from cases.decoders import SIZES, Decoder, make_decoder
+from cases.names import CONTEXTS, ENGINES, ONE, TWO
 from cases.part import Part, parser
 
 STRATEGY = "lazy"
-CONTEXTS = "a context per profile"
+ROUNDS = 2
 
 
 def taken(decoder: Decoder, contender: Engines, contexts: bool) -> dict[str, Any]:
@@ -64,21 +65,22 @@ def main() -> None:
             ONE: (one_profile(decoder, exported), False),
         }
         measured: dict[str, list[dict[str, Any]]] = {name: [] for name in arrangements}
-        for number in range(3):
+        for counts in (False, *[True] * ROUNDS):
             for name, (contender, contexts) in arrangements.items():
-                facts = taken(decoder, contender, contexts)
-                if number:
-                    measured[name].append(facts)
-    for name, (contender, _) in arrangements.items():
-        peaks = [facts.get("peak_while_made_bytes") for facts in measured[name]]
-        part.add(
-            kind="memory",
-            model=decoder.name,
-            contender=name,
-            samples_bytes=[facts["device_bytes"] for facts in measured[name]],
-            peak_while_made_bytes=max((peak for peak in peaks if peak is not None), default=None),
-            plan_bytes=contender.facts()["plan_bytes"],
-        )
+                with part.attempt(name):
+                    facts = taken(decoder, contender, contexts)
+                    if counts:
+                        measured[name].append(facts)
+    for name, samples in measured.items():
+        if samples:
+            part.add(
+                kind="memory",
+                model=decoder.name,
+                contender=name,
+                samples_bytes=[facts["device_bytes"] for facts in samples],
+                peak_while_made_bytes=samples[-1].get("peak_while_made_bytes"),
+                plan_bytes=arrangements[name][0].facts()["plan_bytes"],
+            )
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cases.contenders import ONNX, Contender
+from cases.contenders import Contender
 from cases.decoders import Decoder
+from cases.names import ONNX
 
 
 def export_onnx(decoder: Decoder, path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from drawing.results import CONTEXTS, TWO, Results, distinct
+from cases.names import CONTEXTS, TWO
+
+from drawing.results import Results, distinct
 from drawing.words import against, megabytes, number, setting, table, with_quartiles
 
 
@@ -34,10 +36,10 @@ def latency(results: Results) -> str:
                 words = (
                     ["", ""]
                     if row is ours
-                    else [against(ours.get(key), row[key], "this") for key in ("first_call_ms", "median_ms")]
+                    else [against(ours.get(key), row[key], "this") for key in ("first_call_median_ms", "median_ms")]
                 )
                 lines.append(
-                    [setting(row), row["contender"], number(row["first_call_ms"]), words[0],
+                    [setting(row), row["contender"], with_quartiles(row, "ms", "first_call_"), words[0],
                      with_quartiles(row, "ms"), words[1]]
                 )  # fmt: skip
             head = ["setting", "contender", "first call, ms", f"{TWO}, first call", "warm, ms", f"{TWO}, warm"]

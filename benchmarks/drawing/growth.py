@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from drawing.results import CONTEXTS, Results
+from cases.names import CONTEXTS
+
+from drawing.results import Results
 from drawing.words import against, megabytes, number, table, with_quartiles
 
 

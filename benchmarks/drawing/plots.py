@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drawing.results import ONE, TWO, Results, distinct
+from cases.names import ONE, TWO
+
+from drawing.results import Results, distinct
 
 #: Text stays text (the page's font), and identifiers do not vary.
 STYLE = {

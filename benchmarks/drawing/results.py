@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-TWO, ONE, CONTEXTS = "two named profiles", "one profile, tuned for prefill", "a context per profile"
-
 
 @dataclass
 class Source:

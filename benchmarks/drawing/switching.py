@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cases.names import ONE, TWO
+
 from drawing.decoder_tables import same_run
-from drawing.results import ONE, TWO, Results
+from drawing.results import Results
 from drawing.words import against, number, setting, table
 
 RULE = """\

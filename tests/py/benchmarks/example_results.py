@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-TWO, ONE, ENGINES = "two named profiles", "one profile, tuned for prefill", "two engines"
+from cases.names import CONTEXTS, ENGINES, ONE, TWO
+
 HEAD = {
     "benchmark": "suite",
     "revision": "0123456789abcdef",
@@ -26,7 +27,7 @@ DECODER = {
 def latency_row(phase: str, contender: str, first: float, median: float) -> dict[str, Any]:
     return {
         "kind": "latency", "model": "small", "strategy": "none", "cuda_graphs": False, "phase": phase,
-        "contender": contender, "beside": [TWO, ONE], "first_call_ms": first, "median_ms": median,
+        "contender": contender, "beside": [TWO, ONE], "first_call_median_ms": first, "median_ms": median,
         "quartiles_ms": [median - 0.01, median + 0.01], "samples_ms": [median],
     }  # fmt: skip
 
@@ -51,14 +52,14 @@ def cases() -> dict[str, Any]:
         "rows": [
             {"kind": "memory", "model": "small", "contender": name, "median_bytes": size, "plan_bytes": [265_000_000],
              "peak_while_made_bytes": None}
-            for name, size in ((TWO, 300e6), ("a context per profile", 330e6), (ENGINES, 500e6))
+            for name, size in ((TWO, 300e6), (CONTEXTS, 330e6), (ENGINES, 500e6))
         ]
     }  # fmt: skip
     threads = {
         "rows": [
             {"kind": "growth of threads", "threads": 2, "contender": name, "median_calls_per_second": calls,
              "quartiles_calls_per_second": None, "samples_calls_per_second": [calls]}
-            for name, calls in (("one context", 2000.0), ("a context per profile", 1000.0))
+            for name, calls in (("one context", 2000.0), (CONTEXTS, 1000.0))
         ]
     }  # fmt: skip
     return {

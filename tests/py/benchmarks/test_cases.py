@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 from cases import contenders, decoders, generation, growth_profiles, latency, onnx_engine
-from cases.contenders import EAGER, ONE, TWO, Contender, Eager
+from cases.contenders import Contender, Eager
+from cases.names import EAGER, ONE, TWO
 from cases.part import Part
 from torch_tensorrt.runtime import optimization_profiles
 
@@ -113,13 +114,14 @@ def test_contenders_take_turns_and_a_wrong_one_is_skipped(tmp_path: Path, monkey
     calls: list[tuple[str, str]] = []
     toys = [Toy(TWO, calls), Toy("broken", calls, wrong_at="decode"), Toy(ONE, calls)]
     part = a_part(tmp_path)
-    latency.measure(decoders.make_decoder("tiny", "cpu"), toys, "none", False, part, turns=False)
+    latency.measure(decoders.make_decoder("tiny", "cpu"), toys, "none", False, part, starts=2, turns=False)
     report = json.loads((tmp_path / "part.json").read_text())
     assert [(row["phase"], row["contender"]) for row in report["rows"]] == [
         ("decode", TWO), ("decode", ONE), ("prefill", TWO), ("prefill", ONE),
     ]  # fmt: skip
     assert all(row["beside"] == [TWO, ONE] for row in report["rows"])
     assert len(report["rows"][0]["samples_ms"]) == latency.BLOCKS * latency.CALLS["decode"]
+    assert all(len(row["first_call_samples_ms"]) == 2 for row in report["rows"])
     (skipped,) = report["skipped"]
     assert skipped["what"] == "tiny, none, no CUDA graphs: broken"
     assert "decode differs from eager PyTorch: relative error 1.0e+00" in skipped["why"]
