@@ -1,6 +1,7 @@
 # make demo   a two-profile TensorRT-RTX engine from a small language model
 # make test   everything that needs no GPU
 # make docs   the documentation site, in build/docs
+# make bench  the benchmark suite, on a GPU host; make plots draws what docsrc/measured shows from its results
 # All install what they need into .venv; PYTHON chooses the interpreter it is made with (3.10 to 3.13).
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 NATIVE_SOURCES := $(shell find core cpp cmake CMakeLists.txt setup.py -type f 2>/dev/null)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs test test-py test-core test-tsan test-asan lint tidy format gpu-test wheel clean
+.PHONY: demo docs test test-py test-core test-tsan test-asan lint tidy format gpu-test wheel bench plots clean
 
 demo: $(INSTALLED)
 	$(PY) examples/dynamo/multi_profile_llm_example.py --output out/demo
@@ -72,7 +73,7 @@ $(VENV)/bin/python:
 $(INSTALLED): $(VENV)/bin/python pyproject.toml $(NATIVE_SOURCES) | compiler
 	$(PY) -m pip install -q --upgrade "pip>=24" "setuptools>=77,<84" wheel
 	$(PY) -m pip install -q "torch>=2.14,<2.15" "torch-tensorrt-rtx>=2.14,<2.15"
-	$(PY) -m pip install -q --no-build-isolation --editable ".[rtx,test]"
+	$(PY) -m pip install -q --no-build-isolation --editable ".[rtx,test,plot]"
 	$(PY) -m pip install -q --no-deps "trt-engine-explorer==0.1.5"  # what it pins does not fit Python 3.12 or this numpy
 	touch $@
 
@@ -100,6 +101,12 @@ apt:
 	@echo "installing with apt: $(APT)"
 	@sudo=$$(command -v sudo || true); [ "$$(id -u)" = 0 ] && sudo=; \
 	  $$sudo apt-get update -q >/dev/null && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q $(APT) >/dev/null
+
+bench: $(INSTALLED)
+	$(PY) benchmarks/suite.py --output benchmarks/results
+
+plots: $(INSTALLED)
+	$(PY) benchmarks/draw.py --output docsrc/measured
 
 clean:
 	rm -rf $(BUILD) dist out py/*.egg-info $(addprefix py/torch_tensorrt_profiles/,lib include share)

@@ -157,9 +157,11 @@ def headline(report: dict[str, Any]) -> str:
 
 
 def write(report: dict[str, Any], output: Path | None) -> None:
-    """As JSON, with a row of samples on a line."""
+    """As JSON, with a row of samples on a line, in one step: a file that is there is whole."""
     if output is None:
         return
     output.parent.mkdir(parents=True, exist_ok=True)
     text = re.sub(r"\[\s+([-\d.,\s]+?)\s+\]", lambda row: f"[{' '.join(row[1].split())}]", json.dumps(report, indent=1))
-    output.write_text(text + "\n")
+    new = output.with_name(output.name + ".new")
+    new.write_text(text + "\n")
+    new.replace(output)

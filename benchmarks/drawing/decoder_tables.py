@@ -1,0 +1,113 @@
+"""Tables about the decoders. Each function makes a page's body from results; it is empty if nothing was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cases.names import CONTEXTS, TWO
+
+from drawing.results import Results, distinct
+from drawing.words import against, megabytes, number, setting, table, with_quartiles
+
+
+def describe(results: Results, model: str) -> str:
+    facts = results.decoders().get(model)
+    if facts is None:
+        return model
+    return (
+        f"{model} decoder ({facts['layers']} layers of {facts['hidden']}, batch {facts['batch']}, KV length "
+        f"{facts['kv_length']}, {facts['dtype']})"
+    )
+
+
+def same_run(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two rows were measured in turns."""
+    return all(row.get(key) == other.get(key) for key in ("model", "phase", "strategy", "cuda_graphs", "beside"))
+
+
+def latency(results: Results) -> str:
+    sections = []
+    for model in distinct(row["model"] for row in results.rows("latency")):
+        for phase in ("decode", "prefill"):
+            rows = list(results.rows("latency", model=model, phase=phase))
+            lines = []
+            for row in rows:
+                ours = next((each for each in rows if each["contender"] == TWO and same_run(each, row)), {})
+                words = (
+                    ["", ""]
+                    if row is ours
+                    else [against(ours.get(key), row[key], "this") for key in ("first_call_median_ms", "median_ms")]
+                )
+                lines.append(
+                    [setting(row), row["contender"], with_quartiles(row, "ms", "first_call_"), words[0],
+                     with_quartiles(row, "ms"), words[1]]
+                )  # fmt: skip
+            head = ["setting", "contender", "first call, ms", f"{TWO}, first call", "warm, ms", f"{TWO}, warm"]
+            sections.append(f"## {phase.capitalize()}, {describe(results, model)}\n\n{table(head, lines)}")
+    return "\n\n".join(sections)
+
+
+def generation(results: Results) -> str:
+    rows = list(results.rows("generation"))
+    ours = next((row for row in rows if row["contender"] == TWO), {})
+    lines = []
+    for row in rows:
+        line = [row["contender"]]
+        for shown, key, more_is_better in (
+            (with_quartiles(row, "tokens_per_second"), "median_tokens_per_second", True),
+            (with_quartiles(row, "ms", "first_token_"), "first_token_median_ms", False),
+            (number(row["token_p50_ms"]), "token_p50_ms", False),
+            (number(row["token_p99_ms"]), "token_p99_ms", False),
+        ):
+            line.append(
+                shown if row is ours else f"{shown}; {against(ours.get(key), row[key], 'this', more_is_better)}"
+            )
+        lines.append(line)
+    if not lines:
+        return ""
+    head = ["contender", "tokens per second", "first token, ms", "a token, p50, ms", "a token, p99, ms"]
+    return table(head, lines)
+
+
+def memory(results: Results) -> str:
+    sections = []
+    for model in distinct(row["model"] for row in results.rows("memory")):
+        rows = list(results.rows("memory", model=model))
+        ours = {row["contender"]: row["median_bytes"] for row in rows if row["contender"] in (TWO, CONTEXTS)}
+        lines = []
+        for row in rows:
+            name, taken = row["contender"], row["median_bytes"]
+            peak = megabytes(row["peak_while_made_bytes"]) if name == CONTEXTS else ""
+            plans = " + ".join(megabytes(size) for size in row["plan_bytes"])
+            words = ["" if name == our else against(ours.get(our), taken, "this") for our in (TWO, CONTEXTS)]
+            lines.append([name, megabytes(taken), peak, plans, *words])
+        head = ["arrangement", "device memory, MB", "more while it is made, MB", "plan, MB", TWO, CONTEXTS]
+        sections.append(f"## {model.capitalize()} decoder\n\n{table(head, lines)}")
+    return "\n\n".join(sections)
+
+
+def floor(results: Results) -> str:
+    """Decode against the time in which the device copies as many bytes as it has to read."""
+    lines = []
+    for row in results.rows("latency", phase="decode"):
+        facts = results.decoders().get(row["model"])
+        speed = copy_speed(results, row["model"])
+        if facts is None or speed is None:
+            continue
+        weights = facts["weight_bytes"] / speed * 1e3
+        everything = weights + facts["cache_passes"] * facts["cache_bytes"] / speed * 1e3
+        lines.append(
+            [row["model"], setting(row), row["contender"], number(row["median_ms"]),
+             f"{row['median_ms'] / weights:.2f}x of {number(weights)} ms",
+             f"{row['median_ms'] / everything:.2f}x of {number(everything)} ms"]
+        )  # fmt: skip
+    if not lines:
+        return ""
+    head = ["model", "setting", "contender", "decode, ms", "floor: weights", "floor: weights and KV cache"]
+    return table(head, lines)
+
+
+def copy_speed(results: Results, model: str) -> float | None:
+    """Bytes per second, read and written, in the process that measured the model."""
+    result = results.result(f"latency-{model}")
+    return next((row["median_bytes_per_second"] for row in result.get("rows", []) if row["kind"] == "copy"), None)

@@ -1,0 +1,125 @@
+"""The documentation's pages: what each says, and the cases behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from drawing import decoder_tables
+from drawing.growth import growth
+from drawing.overhead import overhead
+from drawing.results import Results, Source
+from drawing.switching import switching
+from drawing.words import table
+
+MADE = "<!-- Made by benchmarks/draw.py from the results named below. -->"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page with a body that is made from results, and is empty where nothing was measured."""
+
+    title: str
+    says: str
+    cases: tuple[str, ...]
+    body: Callable[[Results], str]
+
+
+LATENCY = ("latency-small", "latency-reference")
+
+PAGES = {
+    "latency": Page(
+        "Decode and prefill latency",
+        """\
+One process per model, contenders in turns. A warm figure is the median time between CUDA events around one call on an
+idle GPU, quartiles in brackets. A first call has no runtime cache and is timed on the host's clock, selecting the
+profile included; for eager PyTorch with CUDA graphs it includes the capture, for `torch.compile` compiling and tuning.
+"two named profiles" says how they compare with the row's contender; a figure that is worse says so.""",
+        LATENCY,
+        decoder_tables.latency,
+    ),
+    "generation": Page(
+        "Generating text",
+        """\
+The small decoder with mixed prompt and output lengths, greedy, every token waited for; kernel specialization "lazy".
+Behind each figure: how two named profiles compare with it.""",
+        ("generation",),
+        decoder_tables.generation,
+    ),
+    "memory": Page(
+        "Device memory",
+        """\
+What each arrangement takes of the device after prefill and decode calls: weights, contexts, activations and kernels.
+The last two columns say how two named profiles and a context per profile compare with the row.""",
+        ("memory",),
+        decoder_tables.memory,
+    ),
+    "floor": Page(
+        "Against the floor",
+        """\
+A decode call has to read its weights. The floor is the time in which the same GPU moves that many bytes in a large copy
+on the device, bytes read and written counted. The second floor adds the KV cache: the reference decoder reads it once;
+the small one reads it twice and writes it, since it returns a new cache.""",
+        LATENCY,
+        decoder_tables.floor,
+    ),
+    "switching": Page(
+        "Switching",
+        "What selecting a profile costs per step, and when a profile pays for its switches.",
+        (*LATENCY, "switching", "contexts"),
+        switching,
+    ),
+    "overhead": Page(
+        "What a call costs the host",
+        "Our kernel's cost in each state, and process-wide profiling per format.",
+        ("kernel", "profiling"),
+        overhead,
+    ),
+    "growth": Page(
+        "Growth",
+        '1 to 16 profiles, 1 to 16 engines, 1 to 8 threads; kernel specialization "none".',
+        ("growth-profiles", "growth-engines", "growth-threads"),
+        growth,
+    ),
+}
+
+
+def written(results: Results) -> dict[str, str]:
+    """File name without its ending, and text. A page for which nothing was measured is left out."""
+    texts = {}
+    for name, page in PAGES.items():
+        body = page.body(results)
+        if body:
+            texts[name] = text_of(page.title, page.says, body, results.sources_of(page.cases))
+    says = "What the suite skipped or could not finish, with the reason that it recorded."
+    texts["left_out"] = text_of("What was left out", says, left_out(results), results.sources_of(results.cases))
+    return texts
+
+
+def text_of(title: str, says: str, body: str, sources: Sequence[Source]) -> str:
+    return f"{MADE}\n\n# {title}\n\n{says}\n\n{body}\n\n{where_from(sources)}\n"
+
+
+def where_from(sources: Sequence[Source]) -> str:
+    lines = []
+    for source in sources:
+        head = source.head
+        versions = (
+            f"torch {head.get('torch')}, Torch-TensorRT {head.get('torch_tensorrt')}, TensorRT {head.get('tensorrt')}"
+        )
+        file = f"[{source.name}](../../benchmarks/results/{source.name})"
+        revision = (head.get("revision") or "unknown")[:10]
+        lines.append([file, str(head.get("gpu")), str(head.get("driver")), versions, revision])
+    return table(["samples", "GPU", "driver", "versions", "revision"], lines)
+
+
+def left_out(results: Results) -> str:
+    lines = []
+    for name, entry in results.cases.items():
+        if entry["status"] != "complete":
+            what = "the rest of it" if "result" in entry else "all of it"
+            lines.append([name, what, f"{entry['status']}: {entry['why']}"])
+        for skipped in entry.get("result", {}).get("skipped", []):
+            lines.append([name, skipped["what"], skipped["why"]])
+    lines = [[" ".join(cell.replace("|", "/").split())[:300] for cell in line] for line in lines]
+    return table(["case", "what", "why"], lines) if lines else "Nothing was left out."

@@ -1,0 +1,112 @@
+"""The documentation's plots, as SVG that is the same whenever it is drawn from the same results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cases.names import ONE, TWO
+
+from drawing.results import Results, distinct
+
+#: Text stays text (the page's font), and identifiers do not vary.
+STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "torch-tensorrt-profiles",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": "white",
+}
+OURS, PEER, OTHER = "#2a7f3f", "#7a8794", "#c2cad1"
+
+
+def decode_latency(results: Results, axes_of: Callable[[int, int], Any]) -> bool:
+    """The headline: a bar per contender and strategy, without CUDA graphs."""
+    models = distinct(row["model"] for row in results.rows("latency"))
+    if not models:
+        return False
+    all_axes = axes_of(1, len(models))
+    for axes, model in zip(all_axes, models, strict=True):
+        rows = [
+            row
+            for row in results.rows("latency", model=model, phase="decode", cuda_graphs=False)
+            if row["strategy"] in ("none", "lazy")
+        ]
+        seen, bars = set(), []
+        for row in sorted(rows, key=lambda row: row["strategy"] != "none"):
+            key = (
+                row["strategy"] if "profile" in row["contender"] or "engine" in row["contender"] else "",
+                row["contender"],
+            )
+            if key not in seen:  # PyTorch has no strategy, and torch.compile's neighbour was measured before
+                seen.add(key)
+                bars.append((*key, row))
+        labels = [f"{contender}{f', {strategy}' if strategy else ''}" for strategy, contender, _ in bars]
+        values = [row["median_ms"] for *_, row in bars]
+        colours = [OURS if contender == TWO else PEER if contender == ONE else OTHER for _, contender, _ in bars]
+        places = range(len(bars))
+        axes.barh(places, values, color=colours)
+        for place, value in zip(places, values, strict=True):
+            axes.text(value, place, f" {value:.2f}", va="center")
+        axes.set_yticks(places, labels)
+        axes.invert_yaxis()
+        axes.set_xlabel("ms per decode call (median)")
+        axes.set_title(f"{model} decoder")
+    return True
+
+
+def growth(results: Results, axes_of: Callable[[int, int], Any]) -> bool:
+    """Decode latency and plan over profiles, memory over engines, calls per second over threads."""
+    profiles, engines = list(results.rows("growth of profiles")), list(results.rows("growth of engines"))
+    threads = list(results.rows("growth of threads"))
+    if not (profiles or engines or threads):
+        return False
+    first, second, third = axes_of(1, 3)
+    first.plot([row["profiles"] for row in profiles], [row["median_ms"] for row in profiles], "o-", color=OURS)
+    first.set(xlabel="profiles of one engine", ylabel="ms per decode call", ylim=(0, None))
+    second.plot(
+        [row["engines"] for row in engines],
+        [row["device_bytes_over_the_first"] / 1e6 for row in engines],
+        "o-",
+        color=OURS,
+    )
+    second.set(xlabel="engines", ylabel="MB of device memory over the first's")
+    for contender, colour in zip(distinct(row["contender"] for row in threads), (PEER, OURS), strict=False):
+        rows = [row for row in threads if row["contender"] == contender]
+        third.plot(
+            [row["threads"] for row in rows], [row["median_calls_per_second"] for row in rows], "o-", color=colour,
+            label=contender,
+        )  # fmt: skip
+    third.set(xlabel="threads", ylabel="calls per second", ylim=(0, None))
+    if threads:
+        third.legend(frameon=False)
+    for axes, rows, key in ((first, profiles, "profiles"), (second, engines, "engines"), (third, threads, "threads")):
+        axes.set_xticks(distinct(row[key] for row in rows))
+    return True
+
+
+#: File name: size in inches, and what draws on its axes (and says whether there was anything to draw).
+PLOTS: dict[str, tuple[tuple[float, float], Callable[[Results, Callable[[int, int], Any]], bool]]] = {
+    "decode_latency.svg": ((11, 3.4), decode_latency),
+    "growth.svg": ((11, 3.2), growth),
+}
+
+
+def draw(results: Results, folder: Path) -> list[str]:
+    """Writes the plots that there is something for, and returns their names."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    drawn = []
+    for name, (size, plot) in PLOTS.items():
+        with pyplot.rc_context(STYLE):
+            figure = pyplot.figure(figsize=size, layout="constrained")
+            if plot(results, lambda rows, columns: figure.subplots(rows, columns, squeeze=False)[0]):  # noqa: B023
+                figure.savefig(folder / name, metadata={"Date": None, "Creator": None})
+                drawn.append(name)
+            pyplot.close(figure)
+    return drawn

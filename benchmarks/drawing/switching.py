@@ -1,0 +1,89 @@
+"""What a switch costs, and when a decode profile pays for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cases.names import ONE, TWO
+
+from drawing.decoder_tables import same_run
+from drawing.results import Results
+from drawing.words import against, number, setting, table
+
+RULE = """\
+A profile of its own pays once the gain per decode call, times the decode calls between two prefills, is more than the
+switch to decode and back costs. The gain is over one profile that is tuned for prefill."""
+
+
+def switching(results: Results) -> str:
+    parts = [break_even(results), blocks(results), turns(results)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def break_even(results: Results) -> str:
+    """After how many decode calls a decode profile has paid for the switch to it and back."""
+    lines = []
+    for row in results.rows("in turns", contender=TWO):
+        same = [
+            each
+            for each in results.rows("latency", model=row["model"], phase="decode", strategy=row["strategy"])
+            if each["cuda_graphs"] == row["cuda_graphs"]
+        ]
+        one = next((each for each in same if each["contender"] == ONE), None)
+        two = next((each for each in same if one and each["contender"] == TWO and same_run(each, one)), None)
+        if one is None or two is None or is_repeated(lines, row):
+            continue
+        gain = (one["median_ms"] - two["median_ms"]) * 1e3
+        cost = (row["median_ms"] - row["bare_median_ms"]) * 1e3
+        lines.append([row["model"], setting(row), number(gain), number(cost), pays_after(gain, cost)])
+    if not lines:
+        return ""
+    head = ["model", "setting", "gain per decode call, us", "switch to decode and back, us", "pays after"]
+    return f"## When a decode profile pays\n\n{RULE}\n\n{table(head, lines)}"
+
+
+def is_repeated(lines: list[list[str]], row: dict[str, Any]) -> bool:
+    return any(line[:2] == [row["model"], setting(row)] for line in lines)
+
+
+def pays_after(gain: float, cost: float) -> str:
+    """The break-even rule in words; both in the same unit, per decode call and per pair of switches."""
+    if gain <= 0:
+        return "never: decode is **worse than with one profile** or the same"
+    if cost <= 0:
+        return "1 decode call (no cost of a switch was seen)"
+    calls = -int(-cost // gain)
+    return f"{calls} decode call{'s' if calls > 1 else ''}"
+
+
+def blocks(results: Results) -> str:
+    lines = []
+    for row in results.result("switching").get("results", []):
+        stock, ours = row["stock"], row["ours"]
+        lines.append(
+            [row["size"], "yes" if row["cuda_graphs"] else "no", row["scenario"], number(stock["bare_us"]),
+             number(stock["over_bare_us"]), number(ours["bare_us"]), number(ours["over_bare_us"]),
+             against(ours["over_bare_us"], stock["over_bare_us"], "stock")]
+        )  # fmt: skip
+    if not lines:
+        return ""
+    head = ["engine", "graphs", "scenario", "stock: bare, us", "over it", "ours: bare, us", "over it", "ours"]
+    return f"## A block per step, and in turns\n\n{table(head, lines)}"
+
+
+def turns(results: Results) -> str:
+    lines = []
+    for row in results.result("contexts").get("results", []):
+        for scenario, ratio in row["ratio_to_bare_sum"].items():
+            beside = scenario.replace("context per profile", "one context")
+            words = ""
+            if beside != scenario:
+                words = against(row["medians_us"][scenario], row["medians_us"][beside], "one context")
+            lines.append(
+                [row["size"], "yes" if row["cuda_graphs"] else "no", scenario, number(row["medians_us"][scenario]),
+                 f"{ratio:.3f}", words]
+            )  # fmt: skip
+    if not lines:
+        return ""
+    head = ["engine", "graphs", "a prefill and a decode", "us", "over the bare sum", ""]
+    return f"## A context per profile\n\n{table(head, lines)}"

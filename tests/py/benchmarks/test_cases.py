@@ -1,0 +1,170 @@
+"""The suite's cases as far as a host without a GPU can run them: models, builds, and how rows are measured and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cases import contenders, decoders, generation, growth_profiles, latency, onnx_engine
+from cases.contenders import Contender, Eager
+from cases.names import EAGER, ONE, TWO
+from cases.part import Part
+from torch_tensorrt.runtime import optimization_profiles
+
+without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="about hosts without a GPU")
+
+
+@pytest.fixture(params=["tiny", "reference"])
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> decoders.Decoder:
+    """The reference decoder is made as small as the tiny one."""
+    monkeypatch.setitem(decoders.SIZES, "reference", {**decoders.SIZES["tiny"], "vocab": 0})
+    return decoders.make_decoder(request.param, "cpu")
+
+
+def a_part(folder: Path, seconds: float = float("inf")) -> Part:
+    return Part("toy", Namespace(output=folder / "part.json", seconds=seconds, device="cpu"))
+
+
+def test_a_decoder_is_exported_for_every_length(decoder: decoders.Decoder) -> None:
+    program = decoder.export().module()
+    for tokens in (1, 5, decoder.longest):
+        inputs = decoder.inputs(tokens)
+        for made, expected in zip(program(*inputs), decoder.module(*inputs), strict=True):
+            torch.testing.assert_close(made, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_decode_call_continues_after_the_prefill(decoder: decoders.Decoder) -> None:
+    assert decoder.inputs(1)[1].tolist() == [[decoder.prefill]] * 2
+    assert decoder.inputs(3)[1].tolist() == [[0, 1, 2]] * 2
+
+
+def test_the_bytes_are_those_of_the_tensors(decoder: decoders.Decoder) -> None:
+    assert decoder.cache_bytes == sum(tensor.nbytes for tensor in decoder.cache())
+    read = sum(weight.nbytes for name, weight in decoder.module.named_parameters() if "embedding" not in name)
+    assert decoder.weight_bytes == read
+
+
+@without_gpu
+@pytest.mark.parametrize("decoder", ["tiny"], indirect=True)
+def test_engines_are_built_with_their_profiles(decoder: decoders.Decoder) -> None:
+    made = contenders.two_profiles(decoder, decoder.export())
+    (profiles,) = optimization_profiles(made.engines["decode"].program).values()
+    first = [profile["inputs"]["input_ids"] for profile in profiles]
+    assert [profile["name"] for profile in profiles] == ["prefill", "decode"]
+    assert [tuple(map(tuple, shapes.values())) for shapes in first] == [((2, 2), (2, 12), (2, 48)), ((2, 1),) * 3]
+    assert made.facts()["plan_bytes"][0] > 1000
+
+
+@without_gpu
+def test_tensorrt_parses_and_builds_the_decoder_from_onnx(decoder: decoders.Decoder) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    engine = onnx_engine.OnnxEngine(decoder)
+    assert engine.facts()["plan_bytes"][0] > 1000
+    with pytest.raises(RuntimeError, match="could not load the engine from ONNX"):
+        engine.start("none", False)
+
+
+def test_without_onnx_only_that_contender_is_skipped(
+    decoder: decoders.Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    for name in ("two_profiles", "one_profile", "two_engines"):
+        monkeypatch.setattr(latency, name, lambda decoder, exported: Eager(decoder))
+    part = a_part(tmp_path)
+    assert len(latency.build(decoder, part)) == 4
+    (skipped,) = part.report["skipped"]
+    assert skipped["what"] == "decode-only engine from ONNX"
+    assert "onnx" in skipped["why"]
+
+
+class Toy(Contender):
+    """Runs the model and notes its calls; where it is told to, it doubles a phase's output."""
+
+    def __init__(self, name: str, calls: list[tuple[str, str]], wrong_at: str | None = None) -> None:
+        self.name, self.calls, self.wrong_at = name, calls, wrong_at
+        self.module = decoders.make_decoder("tiny", "cpu").module
+        self.running = False
+
+    def start(self, strategy: str, graphs: bool) -> None:
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+
+    @contextlib.contextmanager
+    def select(self, phase: str) -> Iterator[None]:
+        self.calls.append((self.name, f"select {phase}"))
+        yield
+
+    def call(self, phase: str, inputs: Any) -> Any:
+        assert self.running
+        made, *cache = self.module(*inputs)
+        return (2 * made if phase == self.wrong_at else made, *cache)
+
+
+def test_contenders_take_turns_and_a_wrong_one_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "WARM_UP_SECONDS", {"none": 0.0})
+    calls: list[tuple[str, str]] = []
+    toys = [Toy(TWO, calls), Toy("broken", calls, wrong_at="decode"), Toy(ONE, calls)]
+    part = a_part(tmp_path)
+    latency.measure(decoders.make_decoder("tiny", "cpu"), toys, "none", False, part, starts=2, turns=False)
+    report = json.loads((tmp_path / "part.json").read_text())
+    assert [(row["phase"], row["contender"]) for row in report["rows"]] == [
+        ("decode", TWO), ("decode", ONE), ("prefill", TWO), ("prefill", ONE),
+    ]  # fmt: skip
+    assert all(row["beside"] == [TWO, ONE] for row in report["rows"])
+    assert len(report["rows"][0]["samples_ms"]) == latency.BLOCKS * latency.CALLS["decode"]
+    assert all(len(row["first_call_samples_ms"]) == 2 for row in report["rows"])
+    (skipped,) = report["skipped"]
+    assert skipped["what"] == "tiny, none, no CUDA graphs: broken"
+    assert "decode differs from eager PyTorch: relative error 1.0e+00" in skipped["why"]
+    blocks = [name for name, what in calls if what == "select decode"][-2 * latency.BLOCKS :]
+    assert blocks == [TWO, ONE] * latency.BLOCKS
+    assert not any(toy.running for toy in toys)
+
+
+def test_settings_that_do_not_fit_into_the_time_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "measure", lambda *arguments: pytest.fail("there was no time"))
+    part = a_part(tmp_path, seconds=-1)
+    latency.measure_settings(decoders.make_decoder("tiny", "cpu"), [], latency.SETTINGS, part)
+    assert [skipped["what"] for skipped in part.report["skipped"]] == [
+        f"tiny, {strategy}, CUDA graphs {graphs}" for strategy, graphs in latency.SETTINGS
+    ]
+
+
+def test_generating_times_every_token_and_selects_the_phase(tmp_path: Path) -> None:
+    decoder = decoders.make_decoder("tiny", "cpu")
+    selected: list[str] = []
+
+    class Watched(Eager):
+        def select(self, phase: str) -> contextlib.AbstractContextManager[Any]:
+            selected.append(phase)
+            return super().select(phase)
+
+    assert len(generation.generate(Watched(decoder), decoder, prompt=7, new_tokens=4)) == 4
+    assert selected == ["prefill", "decode", "decode", "decode"]
+    measured = generation.one_pass(Eager(decoder), decoder, [(7, 4), (3, 2)])
+    assert (len(measured["first_token_ms"]), len(measured["token_ms"])) == (2, 4)
+
+
+def test_a_part_keeps_every_row_with_its_median_and_quartiles(tmp_path: Path) -> None:
+    part = a_part(tmp_path)
+    part.add(kind="toy", contender=EAGER, samples_ms=[1.0, 2.0, 3.0, 4.0, 100.0], first_samples_ms=[7.0])
+    (row,) = json.loads((tmp_path / "part.json").read_text())["rows"]
+    assert (row["median_ms"], row["quartiles_ms"]) == (3.0, [2.0, 4.0])
+    assert (row["first_median_ms"], row["first_quartiles_ms"]) == (7.0, None)
+
+
+@pytest.mark.parametrize("count", growth_profiles.COUNTS)
+def test_the_profiles_that_grow_in_number_take_every_length_once(count: int) -> None:
+    ranges = growth_profiles.ranges(count)
+    taken = [rows for low, _, high in ranges for rows in range(low, high + 1)]
+    assert len(ranges) == count
+    assert taken == list(range(1, growth_profiles.ROWS + 1))

@@ -1,0 +1,133 @@
+"""Tables and plots from a made-up result, and that the committed ones are those of the committed results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import draw
+import pytest
+from drawing.results import load
+from drawing.switching import pays_after
+from example_results import cases, write_results
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> dict[str, str]:
+    """Page name to text."""
+    results = load([write_results(tmp_path / "toy.json")])
+    files = draw.draw(results, tmp_path / "measured", with_plots=False)
+    return {file.stem: file.read_text() for file in files}
+
+
+def row(page: str, *cells: str) -> str:
+    """The one line of a page that has these cells."""
+    (line,) = [line for line in page.splitlines() if all(f"| {cell} |" in line for cell in cells)]
+    return line
+
+
+def section(page: str, title: str) -> str:
+    return page.split(f"## {title}", 1)[1].split("\n## ", 1)[0]
+
+
+def test_what_is_worse_says_so_in_words(pages: dict[str, str]) -> None:
+    decode, prefill = (section(pages["latency"], phase) for phase in ("Decode", "Prefill"))
+    peer = "one profile, tuned for prefill"
+    assert row(decode, peer) == (
+        f"| none, no graphs | {peer} | 10.0 | **worse than this**, 95.00x | 0.800 (0.790 to 0.810) | better, 1.60x |"
+    )
+    assert "| the same within 2 % | 1.00 (0.990 to 1.01) | **worse than this**, 1.20x |" in row(prefill, peer)
+
+
+def test_more_calls_per_second_are_better(pages: dict[str, str]) -> None:
+    assert "| **worse than one context**, 2.00x |" in row(pages["growth"], "a context per profile")
+
+
+def test_memory_is_set_against_both_of_ours(pages: dict[str, str]) -> None:
+    assert row(pages["memory"], "two named profiles", "300.0").endswith("|  | **worse than this**, 1.10x |")
+    assert row(pages["memory"], "two engines", "500.0").endswith("| better, 1.67x | better, 1.52x |")
+
+
+def test_the_floor_is_the_bytes_over_the_copy_bandwidth(pages: dict[str, str]) -> None:
+    line = row(pages["floor"], "two named profiles")
+    assert "| 10.00x of 0.050 ms | 4.00x of 0.125 ms |" in line  # 200 MB, and 300 MB more, at 4 TB/s
+
+
+def test_the_break_even_rule(pages: dict[str, str]) -> None:
+    assert "| 300 | 500 | 2 decode calls |" in pages["switching"]
+    assert pays_after(gain=100, cost=100) == "1 decode call"
+    assert pays_after(gain=100, cost=101) == "2 decode calls"
+    assert "worse than with one profile" in pays_after(gain=-1, cost=100)
+    assert pays_after(gain=5, cost=-3).startswith("1 decode call")
+
+
+def test_what_was_left_out_is_told_with_the_reason(pages: dict[str, str]) -> None:
+    said = pages["left_out"]
+    assert "No module named 'onnx'" in row(said, "small: decode-only engine from ONNX")
+    assert "cut off: its time limit of 40 s" in row(said, "growth-threads")
+    assert "skipped: 3 s of the budget were left" in row(said, "generation")
+    assert "generation" not in pages
+
+
+def test_a_page_names_its_file_gpu_versions_and_revision(pages: dict[str, str]) -> None:
+    line = row(pages["memory"], "NVIDIA Toy")
+    assert "[toy.json](../../benchmarks/results/toy.json)" in line
+    assert "torch 2.14.1, Torch-TensorRT 2.14.0, TensorRT 1.6.1" in line
+    assert "| 0123456789 |" in line
+
+
+def test_a_later_file_replaces_only_what_it_measured(tmp_path: Path) -> None:
+    again = cases()["memory"]
+    again["result"]["rows"][0]["median_bytes"] = 123e6
+    nothing = {"status": "failed", "why": "it ended with 1", "log": ""}
+    files = [
+        write_results(tmp_path / "first.json"),
+        write_results(tmp_path / "second.json", **{"memory": again, "latency-small": nothing}),
+    ]
+    results = load(files)
+    assert results.sources["memory"].name == "second.json"
+    assert results.sources["latency-small"].name == "first.json"
+    assert next(results.rows("memory"))["median_bytes"] == 123e6
+
+
+def test_another_json_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(json.dumps({"benchmark": "kernel_overhead", "results": []}))
+    with pytest.raises(ValueError, match=r"other\.json is not a result of benchmarks/suite\.py"):
+        load([file])
+
+
+def test_plots_are_the_same_each_time(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    results = load([write_results(tmp_path / "toy.json")])
+    first, second = (
+        {file.name: file.read_text() for file in draw.draw(results, tmp_path / name) if file.suffix == ".svg"}
+        for name in ("first", "second")
+    )
+    assert first == second
+    assert {"decode_latency.svg", "growth.svg"} == set(first)
+    assert ">two named profiles, none<" in first["decode_latency.svg"].replace("\n", "")
+    assert "0.50" in first["decode_latency.svg"]
+
+
+def test_the_committed_pages_are_those_of_the_committed_results(tmp_path: Path) -> None:
+    files = draw.committed_results()
+    if not files:
+        pytest.skip("no result of the suite is committed yet")
+    has_plots = plotting_library_is_the_pinned_one()
+    committed = {file.name: file.read_bytes() for file in (ROOT / "docsrc" / "measured").iterdir()}
+    drawn = {file.name: file.read_bytes() for file in draw.draw(load(files), tmp_path, with_plots=has_plots)}
+    if not has_plots:
+        committed = {name: data for name, data in committed.items() if not name.endswith(".svg")}
+    assert drawn == committed, "run: make plots"
+
+
+def plotting_library_is_the_pinned_one() -> bool:
+    """Another version may place text elsewhere."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    return f'"matplotlib=={matplotlib.__version__}"' in (ROOT / "pyproject.toml").read_text()
