@@ -118,7 +118,7 @@ TEST_F(Config, SnapshotNeverMixesRevisions) {
   for (auto& thread : threads) {
     thread.join();
   }
-  EXPECT_EQ(generation(), start + kWriters * kSets);
+  EXPECT_EQ(generation(), start + (std::int64_t{kWriters} * kSets));
 }
 
 }  // namespace
