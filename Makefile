@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 NATIVE_SOURCES := $(shell find core cpp cmake CMakeLists.txt setup.py -type f 2>/dev/null)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-py test-core test-tsan test-asan lint tidy format gpu-test wheel clean
+.PHONY: demo test test-py test-core test-tsan test-asan test-bazel lint tidy format gpu-test wheel clean
 
 demo: $(INSTALLED)
 	$(PY) examples/dynamo/multi_profile_llm_example.py --output out/demo
@@ -36,6 +36,11 @@ define ctest
 	cmake --build $(BUILD)/$(1) --parallel 2
 	ctest --test-dir $(BUILD)/$(1) --output-on-failure
 endef
+
+# The same, and the C++ API's, as the BUILD files describe them, with Debian's Bazel. Minutes: it precompiles no headers.
+test-bazel: $(INSTALLED) system-packages
+	@command -v bazel >/dev/null || $(MAKE) APT="bazel-bootstrap" apt
+	bazel test //...
 
 gpu-test: $(INSTALLED)
 	$(PY) -m pytest -m gpu tests/py

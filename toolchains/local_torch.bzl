@@ -21,6 +21,13 @@ cc_library(
     linkopts = ["-Wl,-rpath,{lib}"],
     deps = [":libtorch"],
 )
+
+# No program names a symbol of torch_cuda, so the linker would leave it out.
+cc_library(
+    name = "cuda",
+    linkopts = ["-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", "-ltorch", "-lc10_cuda", "-ltorch_cuda"],
+    deps = [":found_at_run_time"],
+)
 """
 
 def _local_torch(ctx):
