@@ -37,7 +37,7 @@ define ctest
 	ctest --test-dir $(BUILD)/$(1) --output-on-failure
 endef
 
-# The same, and the C++ API's, as the BUILD files describe them, with Debian's Bazel. Minutes: it precompiles no headers.
+# The tests of core/ and cpp/ as the BUILD files describe them, with Debian's Bazel. Minutes: it precompiles no headers.
 test-bazel: $(INSTALLED) system-packages
 	@command -v bazel >/dev/null || $(MAKE) APT="bazel-bootstrap" apt
 	bazel test //...
