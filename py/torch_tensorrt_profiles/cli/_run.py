@@ -83,7 +83,7 @@ class _Options:
 )
 @click.option(
     "--warm-up",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(0, 3600),
     default=2.0,
     show_default=True,
     metavar="SECONDS",

@@ -16,8 +16,8 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+from torch.compiler import is_exporting
 
-from torch_tensorrt_profiles._library import scope_functions
 from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles.runtime._prepared import prepared_scope
 from torch_tensorrt_profiles.runtime._selection import select
@@ -74,7 +74,7 @@ def _untraced(method: _Method) -> _Method:
 class OptimizationProfileScope:
     """The context manager that :func:`optimization_profile` returns."""
 
-    __slots__ = ("_is_listed", "_token", "fallback", "module", "profile")
+    __slots__ = ("_close", "_is_listed", "_token", "fallback", "module", "profile")
 
     def __init__(self, program: Any, profile: str | int | None, fallback: bool = False) -> None:
         self.module = program
@@ -86,7 +86,7 @@ class OptimizationProfileScope:
     # Not traced: the selection would be baked into a graph, or left out of it, and the nesting would go wrong.
     @_untraced
     def __enter__(self) -> Any:
-        if torch.compiler.is_exporting():
+        if is_exporting():
             raise RuntimeError(
                 "optimization_profile() was entered while a program is being exported; a selection cannot be part of a "
                 "program. Enter it around the calls of the compiled program instead."
@@ -94,11 +94,10 @@ class OptimizationProfileScope:
         if self._token:
             raise RuntimeError("this optimization_profile() block is already entered; make a new one for each block")
         prepared = prepared_scope(self.module, self.profile, self.fallback)
-        push, _ = scope_functions()
-        token = push(prepared.number)
+        token = prepared.open()
         if not token:  # for want of memory; it says no more
             raise RuntimeError("optimization_profile(): the block could not be opened, so nothing is selected")
-        self._token = token
+        self._token, self._close = token, prepared.close
         if prepared.may_be_compiled_again:
             _open_on_this_thread.scopes.append(self)
             self._is_listed = True
@@ -113,8 +112,7 @@ class OptimizationProfileScope:
             self._is_listed = False
             with contextlib.suppress(ValueError):  # entered on another thread
                 _open_on_this_thread.scopes.remove(self)
-        _, pop = scope_functions()
-        message = pop(token)
+        message = self._close(token)
         if message is not None:
             raise RuntimeError(message.decode(errors="replace"))
 

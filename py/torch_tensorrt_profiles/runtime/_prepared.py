@@ -7,12 +7,14 @@ every step. What runs at every step is written for speed: loops instead of closu
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import weakref
 from typing import Any
 
 import torch
 
+from torch_tensorrt_profiles._library import scope_functions
 from torch_tensorrt_profiles.dynamo._optimization_profile import is_integer
 from torch_tensorrt_profiles.runtime._selection import select
 
@@ -22,17 +24,21 @@ class PreparedScope:
 
     Attributes:
         number: the C++ library's name for it.
+        open: opens it on the calling thread, and returns the token that ``close`` takes; 0 if it could not.
+        close: ends what was opened; returns what is wrong, if anything.
         has_engines: whether the program has engines to select on now.
         may_be_compiled_again: whether the program may have others before the block ends.
     """
 
-    __slots__ = ("__weakref__", "has_engines", "may_be_compiled_again", "number")
+    __slots__ = ("__weakref__", "close", "has_engines", "may_be_compiled_again", "number", "open")
 
     def __init__(self, program: Any, profile: Any, fallback: bool) -> None:
         from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
 
         engines, indices, others = select(program, profile)
         self.number = int(torch.ops.tensorrt._prepare_profile_scope.default(engines, indices, others, fallback))
+        push, self.close = scope_functions()
+        self.open = functools.partial(push, self.number)
         self.has_engines = bool(engines)
         self.may_be_compiled_again = isinstance(program, MutableTorchTensorRTModule)
         weakref.finalize(self, _forget, self.number).atexit = False

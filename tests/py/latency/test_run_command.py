@@ -77,7 +77,10 @@ def test_bad_options_are_told_also_without_a_gpu(program, no_gpu, arguments, say
     assert says in done.output
 
 
-@pytest.mark.parametrize("arguments", [["--iterations", "0"], ["--warm-up", "-1"], ["--trace-format", "svg"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--iterations", "0"], ["--warm-up", "-1"], ["--warm-up", "inf"], ["--warm-up", "nan"], ["--trace-format", "svg"]],
+)
 def test_a_wrong_call(program, arguments):
     assert run(program, *arguments).exit_code == 2
 
