@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the documentation's tables and plots from results that benchmarks/suite.py wrote.
+"""Makes the documentation's tables and plots from what benchmarks/suite.py wrote, or one of its cases run alone.
 
     python benchmarks/draw.py benchmarks/results/nvidia-h200-2026-11-30.json --output docsrc/measured
 
-Without files: from every result of the suite in benchmarks/results, in the order of their dates. Of several files, each
+Without files: from every such result in benchmarks/results, in the order of their dates. Of several files, each
 case comes from the last that measured something for it. The same results give the same pages and plots.
 """
 
@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 
 from drawing import pages, plots
-from drawing.results import Results, load
+from drawing.results import Results, is_drawn, load
 
 
 def draw(results: Results, output: Path, with_plots: bool = True) -> list[Path]:
@@ -28,11 +28,11 @@ def draw(results: Results, output: Path, with_plots: bool = True) -> list[Path]:
 
 
 def committed_results() -> list[Path]:
-    """The suite's results in benchmarks/results, the oldest first."""
+    """Results in benchmarks/results, of the suite and of its cases alone, the oldest first."""
     dates = {}
     for file in (Path(__file__).parent / "results").glob("*.json"):
         report = json.loads(file.read_text())
-        if report.get("benchmark") == "suite":
+        if is_drawn(report):
             dates[file] = report["date"]
     return sorted(dates, key=lambda file: (dates[file], file.name))
 

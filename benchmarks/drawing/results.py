@@ -44,23 +44,40 @@ class Results:
         return {fact["model"]: fact for fact in facts if fact}
 
 
+#: Scripts that are cases of the suite and are also run alone, and the case.
+RUN_ALONE = {"profile_selection": "switching", "context_per_profile": "contexts", "kernel_overhead": "kernel"}
+
+
+def is_drawn(report: dict[str, Any]) -> bool:
+    """Whether a file's content is a result of the suite, or of one of its cases."""
+    return report.get("benchmark") in ("suite", *RUN_ALONE)
+
+
 def load(files: Sequence[Path]) -> Results:
     """Reads result files. A case that is in several comes from the last of them that measured something for it.
 
     Raises:
-        ValueError: a file is not a result of the suite.
+        ValueError: a file is not a result of the suite, nor of a script that is one of its cases.
     """
     results = Results()
     for file in files:
         report = json.loads(file.read_text())
-        if report.get("benchmark") != "suite":
-            raise ValueError(f"{file} is not a result of benchmarks/suite.py: its 'benchmark' is not 'suite'")
-        head = {key: value for key, value in report.items() if key != "cases"}
-        for name, entry in report["cases"].items():
+        if not is_drawn(report):
+            known = ", ".join(("suite", *RUN_ALONE))
+            raise ValueError(f"{file} has no result to draw: its 'benchmark' is not among {known}")
+        head = {key: value for key, value in report.items() if key not in ("cases", "results")}
+        for name, entry in cases_of(report).items():
             if name not in results.cases or measured_something(entry):
                 results.cases[name] = entry
                 results.sources[name] = Source(file.name, head)
     return results
+
+
+def cases_of(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    if report["benchmark"] == "suite":
+        cases: dict[str, dict[str, Any]] = report["cases"]
+        return cases
+    return {RUN_ALONE[report["benchmark"]]: {"status": "complete", "result": report}}
 
 
 def measured_something(entry: dict[str, Any]) -> bool:
