@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from torch_tensorrt_profiles.report import _charts
 from torch_tensorrt_profiles.report._charts import Bar, text_of
 from torch_tensorrt_profiles.report._model import EngineTimes, ProfileTimes, Run
 from torch_tensorrt_profiles.report._page import page
-from torch_tensorrt_profiles.report._side_by_side import Cell, Difference, Pair, pairs_of, rows_of
+from torch_tensorrt_profiles.report._side_by_side import Cell, Difference, Pair, groups_of, pairs_of, rows_of
 from torch_tensorrt_profiles.report._text import NOTHING, change, change_of_mean, figures, milliseconds, percent, signed
 
 _PARTS = _charts.COLOURS - 1  # of a stacked bar, before "all others"
@@ -64,14 +65,20 @@ def _engine(engine: EngineTimes, top: int) -> Iterator[str]:
         yield f'<p class="note">{text_of(remark)}</p>'
     profiles = [profile for profile in engine.profiles if profile.layers]
     if profiles:
-        rows = rows_of(profiles)
-        largest = [row.layer for row in rows[:_PARTS]]
+        groups = groups_of(profiles)
+        largest = _largest([[row.layer for row in rows_of(group)] for group in groups])
         parts = [(profile.label, _parts(profile, largest)) for profile in profiles]
         yield _charts.stacked_bars("Where the time goes", parts)
-        yield _layer_bars(profiles, top)
-        yield _layer_table(profiles, len(rows))
+        for group in groups:
+            yield _layer_bars(group, top)
+            yield _layer_table(group)
     if any(engine.phases.values()):
         yield _phase_bars(engine)
+
+
+def _largest(groups: Sequence[Sequence[str]]) -> list[str]:
+    """The layers that get a colour of their own: of each group as many, the largest first."""
+    return [name for names in itertools.zip_longest(*groups) for name in names if name is not None][:_PARTS]
 
 
 def _parts(profile: ProfileTimes, largest: Sequence[str]) -> list[tuple[str, float, str]]:
@@ -101,11 +108,11 @@ def _layer_bars(profiles: Sequence[ProfileTimes], top: int) -> str:
         (row.layer, [bar(profile, cell) for profile, cell in zip(profiles, row.cells, strict=True)])
         for row in rows_of(profiles)[:top]
     ]
-    title = f"Layers with the largest share, {what}"
+    title = f"{', '.join(profile.label for profile in profiles)}: layers with the largest share, {what}"
     return _charts.grouped_bars(title, groups, [profile.label for profile in profiles])
 
 
-def _layer_table(profiles: Sequence[ProfileTimes], count: int) -> str:
+def _layer_table(profiles: Sequence[ProfileTimes]) -> str:
     groups, header = ["<th></th>"], ["layer"]
     for number, profile in enumerate(profiles):
         columns = ["share", "mean ms", "total ms", "count"] + [f"vs {profiles[0].label}"] * (number > 0)
@@ -118,7 +125,7 @@ def _layer_table(profiles: Sequence[ProfileTimes], count: int) -> str:
             cells += figures(cell) + [change_of_mean(row.cells[0], cell)] * (number > 0)
         rows.append(cells)
     head = f'<tr class="groups">{"".join(groups)}</tr>'
-    return f"<details><summary>All {count} layers</summary>{_table(header, rows, head)}</details>"
+    return f"<details><summary>All {len(rows)} layers</summary>{_table(header, rows, head)}</details>"
 
 
 def _phase_bars(engine: EngineTimes) -> str:

@@ -45,6 +45,23 @@ def rows_of(columns: Sequence[ProfileTimes]) -> list[Row]:
     return rows
 
 
+def groups_of(profiles: Sequence[ProfileTimes]) -> list[list[ProfileTimes]]:
+    """The profiles that are worth showing beside each other: those that have a layer in common with the group's first.
+
+    TensorRT proper runs the same layers under several profiles. TensorRT-RTX compiles layers for each profile, with
+    names of their own.
+    """
+    groups: list[list[ProfileTimes]] = []
+    for profile in profiles:
+        names = {layer.name for layer in profile.layers}
+        group = next((group for group in groups if not names.isdisjoint(layer.name for layer in group[0].layers)), None)
+        if group is None:
+            groups.append([profile])
+        else:
+            group.append(profile)
+    return groups
+
+
 def difference(first: Cell | None, second: Cell | None) -> Difference | None:
     """None where the layer runs in one of the two only."""
     if first is None or second is None:

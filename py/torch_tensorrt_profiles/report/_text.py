@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from torch_tensorrt_profiles.report._model import EngineTimes, LayerTime, ProfileTimes, Run
-from torch_tensorrt_profiles.report._side_by_side import Cell, Difference, Pair, Row, difference, pairs_of, rows_of
+from torch_tensorrt_profiles.report._side_by_side import (
+    Cell,
+    Difference,
+    Pair,
+    Row,
+    difference,
+    groups_of,
+    pairs_of,
+    rows_of,
+)
 from torch_tensorrt_profiles.report._text_table import printable, text_table
 
 _FIGURES = ("share", "mean ms", "total ms", "count")
@@ -59,11 +68,12 @@ def _known(value: int | None) -> str:
 
 def _engine(engine: EngineTimes, *, top: int, width: int) -> str:
     lines = [f"{printable(engine.label)}: layers by their largest share"]
-    rows = rows_of(engine.profiles)
-    for columns in _fitting(engine.profiles, width):
-        lines.append(_layer_table(engine.profiles, columns, rows[:top], width))
-    if len(rows) > top:
-        lines.append(f"({len(rows) - top} more layers; --top shows more)")
+    for profiles in groups_of(engine.profiles):
+        rows = rows_of(profiles)
+        for columns in _fitting(profiles, width):
+            lines.append(_layer_table(profiles, columns, rows[:top], width))
+        if len(rows) > top:
+            lines.append(f"({len(rows) - top} more layers; --top shows more)")
     lines += [f"Note: {remark}" for remark in engine.remarks]
     return "\n".join(lines)
 

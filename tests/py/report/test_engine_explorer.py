@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
+from pathlib import Path
 
 import pytest
+from torch_tensorrt_profiles.report._run import read_run
 from trace_writer import DECODE, INFORMATION, LAYERS, PREFILL, with_mark, write_engine
 
 # Of pandas, about how the package calls it.
@@ -77,6 +79,20 @@ def test_names_of_the_trace_are_those_of_the_layer_information(engine_explorer, 
     records = engine_explorer.read_profiling_file(str(tmp_path / f"decoder_engine{LAYERS}"))
     known = json.loads((tmp_path / f"decoder_engine{INFORMATION}").read_text())["Layers"]
     assert [record["name"] for record in records] == known
+
+
+def test_traces_of_a_gpu_host(engine_explorer):
+    """Of the language model's example on an H200, under decode alone: names and figures as TensorRT-RTX gives them."""
+    folder = Path(__file__).parent / "h200" / "traces_trex"
+    (trace,), (information,) = (list(folder.glob(f"*{ending}")) for ending in (LAYERS, INFORMATION))
+    records = engine_explorer.read_profiling_file(str(trace))
+    known = set(json.loads(information.read_text())["Layers"])
+    assert {record["name"] for record in records} <= known
+    assert sum(record["percentage"] for record in records) == pytest.approx(100, abs=0.1)
+    (engine,) = read_run(folder).engines
+    (profile,) = engine.profiles
+    ran = {record["name"] for record in records if record["timeMs"] > 0}
+    assert (profile.label, {layer.name for layer in profile.layers}) == ("decode", ran)
 
 
 def test_an_engine_without_detailed_verbosity_is_refused_by_it(engine_explorer, tmp_path):

@@ -69,6 +69,16 @@ class TestText:
         assert layers == ["head", "mlp", "attention", "embedding"]  # by the largest share in a profile
         assert "vs prefill" in text
 
+    def test_profiles_with_layers_of_their_own_have_tables_of_their_own(self, tmp_path):
+        """As TensorRT-RTX names them: beside each other, most cells would be empty."""
+        one, other = [Layer("a0", 2.0), Layer("a1", 8.0)], [Layer("b0", 1.0), Layer("b1", 3.0)]
+        write_engine(tmp_path, [*one, *with_mark(other, 1)], profile_names=["one", "other"])
+        text = run_as_text(read_run(tmp_path), top=1, width=120)
+        assert line_of(text, "a1").startswith("a1 80.0%")
+        assert line_of(text, "b1").startswith("b1 75.0%")
+        assert text.count("(1 more layers") == 2
+        assert "vs one" not in text
+
     def test_top(self, run):
         text = run_as_text(run, top=2, width=120)
         assert "attention" not in text
@@ -254,7 +264,7 @@ class TestHtml:
         other = [Layer(f"a{i}", 0.1) for i in range(8)] + [Layer(f"b{i}", 20.0 - i) for i in range(8)]
         write_engine(tmp_path, [*one, *with_mark(other, 1)], profile_names=["one", "other"])
         text = run_as_html(read_run(tmp_path), top=20)
-        chart = text[text.index("Where the time goes") : text.index("Layers with the largest share")]
+        chart = text[text.index("Where the time goes") : text.index("layers with the largest share")]
         bars = [
             [float(width) for width in re.findall(rf'y="{y}" width="([\d.]+)" height="24"', chart)]
             for y in sorted({int(y) for y in re.findall(r'y="(\d+)" width="[\d.]+" height="24"', chart)})
@@ -264,6 +274,18 @@ class TestHtml:
             assert sum(widths) == pytest.approx(630, abs=0.1)
         legend = re.findall(r'<title>([^<]*)</title><rect class="(c\d)" x="\d+" y="\d+" width="12"', chart)
         assert len(legend) == len({name for name, _ in legend}) == len({colour for _, colour in legend}) == 9
+
+    def test_profiles_with_layers_of_their_own_have_charts_of_their_own(self, tmp_path):
+        """As TensorRT-RTX names them. Each profile gets some of the colours."""
+        one, other = ([Layer(f"{mark}{i}", 10.0 - i) for i in range(9)] for mark in ("a", "b"))
+        write_engine(tmp_path, [*one, *with_mark(other, 1)], profile_names=["one", "other"])
+        text = run_as_html(read_run(tmp_path), top=20)
+        assert "one: layers with the largest share" in text
+        assert "other: layers with the largest share" in text
+        chart = text[text.index("Where the time goes") : text.index("layers with the largest share")]
+        legend = re.findall(r'<title>([^<]*)</title><rect class="c\d" x="\d+" y="\d+" width="12"', chart)
+        assert {name[0] for name in legend if name != "all others"} == {"a", "b"}
+        assert _Page(text).elements.count("details") == 2
 
     def test_nothing_is_loaded(self, run, two_runs):
         for text in (run_as_html(run, top=20), comparison_as_html(*two_runs, top=20)):

@@ -856,7 +856,7 @@ def runs_in_its_own_process(request: pytest.FixtureRequest) -> bool:
         capture_output=True,
         text=True,
     )
-    assert "1 passed" in done.stdout, done.stdout
+    assert "1 passed" in done.stdout, f"it ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return True
 
 
