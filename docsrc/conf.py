@@ -12,8 +12,6 @@ project = author = "torch-tensorrt-profiles"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["measured"]  # figures that measured.md takes in
-
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 

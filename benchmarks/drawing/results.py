@@ -56,15 +56,18 @@ def is_drawn(report: dict[str, Any]) -> bool:
 def load(files: Sequence[Path]) -> Results:
     """Reads result files. A case that is in several comes from the last of them that measured something for it.
 
+    A case that was run alone comes before the same case of a suite, which takes fewer samples.
+
     Raises:
         ValueError: a file is not a result of the suite, nor of a script that is one of its cases.
     """
-    results = Results()
-    for file in files:
-        report = json.loads(file.read_text())
+    reports = [(file, json.loads(file.read_text())) for file in files]
+    for file, report in reports:
         if not is_drawn(report):
             known = ", ".join(("suite", *RUN_ALONE))
             raise ValueError(f"{file} has no result to draw: its 'benchmark' is not among {known}")
+    results = Results()
+    for file, report in sorted(reports, key=lambda entry: entry[1]["benchmark"] in RUN_ALONE):
         head = {key: value for key, value in report.items() if key not in ("cases", "results")}
         for name, entry in cases_of(report).items():
             if name not in results.cases or measured_something(entry):

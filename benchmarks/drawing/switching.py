@@ -8,7 +8,7 @@ from cases.names import ONE, TWO
 
 from drawing.decoder_tables import same_run
 from drawing.results import Results
-from drawing.words import against, number, setting, table
+from drawing.words import against, megabytes, number, setting, table
 
 RULE = """\
 A profile of its own pays once the gain per decode call, times the decode calls between two prefills, is more than the
@@ -16,7 +16,7 @@ switch to decode and back costs. The gain is over one profile that is tuned for 
 
 
 def switching(results: Results) -> str:
-    parts = [break_even(results), blocks(results), turns(results)]
+    parts = [break_even(results), blocks(results), turns(results), memory(results)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -63,12 +63,37 @@ def blocks(results: Results) -> str:
         lines.append(
             [row["size"], "yes" if row["cuda_graphs"] else "no", row["scenario"], number(stock["bare_us"]),
              number(stock["over_bare_us"]), number(ours["bare_us"]), number(ours["over_bare_us"]),
-             against(ours["over_bare_us"], stock["over_bare_us"], "stock")]
+             cost_against(ours["over_bare_us"], stock["over_bare_us"])]
         )  # fmt: skip
     if not lines:
         return ""
     head = ["engine", "graphs", "scenario", "stock: bare, us", "over it", "ours: bare, us", "over it", "ours"]
     return f"## A block per step, and in turns\n\n{table(head, lines)}"
+
+
+def cost_against(ours: float, stock: float) -> str:
+    """As ``against``, for differences, which may be nothing or less."""
+    if ours <= 0:
+        return "no cost was seen"
+    return against(ours, stock, "stock") if stock > 0 else "**worse than stock**, where no cost was seen"
+
+
+def memory(results: Results) -> str:
+    """The memory of each size once: CUDA graphs change little of it."""
+    lines = []
+    for row in results.result("contexts").get("results", []):
+        took = row["memory"]
+        if not row["cuda_graphs"] and took["second_context_bytes"] is not None:
+            one = took["one_context_bytes"]
+            lines.append(
+                [row["size"], megabytes(took["plan_bytes"]), megabytes(one), megabytes(took["second_context_bytes"]),
+                 f"{took['second_context_bytes'] / one:.1%}".replace("%", " %"),
+                 megabytes(took["peak_while_made_bytes"])]
+            )  # fmt: skip
+    if not lines:
+        return ""
+    head = ["engine", "plan, MB", "one context, MB", "the second, MB", "over one", "while it is made, MB"]
+    return f"## Device memory of a context per profile\n\n{table(head, lines)}"
 
 
 def turns(results: Results) -> str:
