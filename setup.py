@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,8 @@ class BuildWithCMake(build_ext):
         subprocess.run(
             ["cmake", "--build", str(BUILD), "--target", "torchtrt_profiles", "--parallel", jobs], check=True
         )
+        for folder in INSTALLED:  # CMake leaves what an earlier version installed
+            shutil.rmtree(self._prefix() / PACKAGE / folder, ignore_errors=True)
         subprocess.run(["cmake", "--install", str(BUILD), "--prefix", str(self._prefix())], check=True)
 
     def _prefix(self) -> Path:

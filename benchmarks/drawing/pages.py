@@ -77,7 +77,10 @@ the small one reads it twice and writes it, since it returns a new cache.""",
     ),
     "growth": Page(
         "Growth",
-        '1 to 16 profiles, 1 to 16 engines, 1 to 8 threads; kernel specialization "none".',
+        """\
+1 to 16 profiles, 1 to 16 engines, 1 to 8 threads; kernel specialization "none". The decode call has one row: of several
+profiles the first is for that alone, a single one is tuned for the most rows. Threads enter a block per call, even ones
+for one row and odd ones for all rows.""",
         ("growth-profiles", "growth-engines", "growth-threads"),
         growth,
     ),

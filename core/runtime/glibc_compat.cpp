@@ -11,13 +11,24 @@ __attribute__((visibility("hidden"))) char __libc_single_threaded = 0;
 }
 
 // glibc 2.34 moved libdl and libpthread into libc and gave their functions a second version, GLIBC_2.34. The first one
-// is in every glibc; where libdl and libpthread are apart, libtorch_cpu.so brings them along. Sanitizers put their own
-// functions in the place of these.
+// is in every glibc; where libdl and libpthread are apart, libtorch_cpu.so brings them along. An older glibc has that
+// one only, and there a linker may take the function below for it. Sanitizers put their own functions in their place.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#elif defined(__GLIBC__) && defined(__x86_64__)
+#define HAS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HAS_SANITIZER 1
+#endif
+#endif
+
+#if defined(__GLIBC__) && !defined(HAS_SANITIZER)
+#if __GLIBC_PREREQ(2, 34)
+#if defined(__x86_64__)
 #define FIRST_GLIBC "GLIBC_2.2.5"
-#elif defined(__GLIBC__) && defined(__aarch64__)
+#elif defined(__aarch64__)
 #define FIRST_GLIBC "GLIBC_2.17"
+#endif
+#endif
 #endif
 
 #ifdef FIRST_GLIBC

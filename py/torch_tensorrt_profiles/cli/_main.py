@@ -37,7 +37,8 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except OSError as error:
-            if error.errno == errno.EPIPE:  # nobody reads on: click ends quietly
+            # Of a broken pipe click ends quietly. What has no number is of no system call: a library did not load, say.
+            if error.errno is None or error.errno == errno.EPIPE:
                 raise
             what = "the output" if error.filename is None else str(error.filename)
             raise click.ClickException(f"{what}: {error.strerror}") from None

@@ -55,7 +55,10 @@ def write_file(path: Path, text: str, *, force: bool) -> None:
         if force:
             fresh.replace(target)
     except FileExistsError:
-        raise click.ClickException(f"{fresh} exists. Give another name, or --force to replace it") from None
+        what = (
+            "is left over from a run that was cut off; remove it" if force else "exists. Give another name, or --force"
+        )
+        raise click.ClickException(f"{fresh} {what}") from None
     except OSError as error:
         with contextlib.suppress(OSError):
             fresh.unlink()

@@ -78,7 +78,8 @@ def _engine(engine: EngineTimes, top: int) -> Iterator[str]:
 
 def _largest(groups: Sequence[Sequence[str]]) -> list[str]:
     """The layers that get a colour of their own: of each group as many, the largest first."""
-    return [name for names in itertools.zip_longest(*groups) for name in names if name is not None][:_PARTS]
+    in_turns = (name for names in itertools.zip_longest(*groups) for name in names if name is not None)
+    return list(dict.fromkeys(in_turns))[:_PARTS]
 
 
 def _parts(profile: ProfileTimes, largest: Sequence[str]) -> list[tuple[str, float, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -44,9 +45,9 @@ def test_a_case_that_hangs_is_cut_off_with_its_children(tmp_path: Path, monkeypa
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         f"open({str(child)!r}, 'w').write(str(child.pid)); time.sleep(600)"
     )
-    report = run(tmp_path, hangs=(hangs, 5))
+    report = run(tmp_path, hangs=(hangs, 20))
     entry = report["cases"]["hangs"]
-    assert (entry["status"], entry["why"]) == ("cut off", "its time limit of 5 s")
+    assert (entry["status"], entry["why"]) == ("cut off", "its time limit of 20 s")
     assert entry["result"]["rows"] == [{"kind": "toy"}]
     assert is_gone(int(child.read_text()))
 
@@ -62,7 +63,9 @@ def is_gone(pid: int) -> bool:
 
 def test_what_the_budget_does_not_reach_is_skipped(tmp_path: Path) -> None:
     report = run(tmp_path, 1, late=(WRITES, 60))
-    assert report["cases"]["late"] == {"status": "skipped", "why": "1 s of the budget were left"}
+    late = report["cases"]["late"]
+    assert late["status"] == "skipped"
+    assert re.fullmatch(r"[01] s of the budget were left", late["why"])
 
 
 def test_the_head_is_kept_once_and_a_difference_stays_with_its_case(tmp_path: Path) -> None:

@@ -287,6 +287,15 @@ class TestHtml:
         assert {name[0] for name in legend if name != "all others"} == {"a", "b"}
         assert _Page(text).elements.count("details") == 2
 
+    def test_a_layer_of_two_groups_has_one_colour(self, tmp_path):
+        a, x = Layer("a", 5.0), Layer("x", 3.0)
+        layers = [a, *with_mark([x], 1), *with_mark([a, x], 2)]
+        write_engine(tmp_path, layers, profile_names=["one", "two", "both"])
+        text = run_as_html(read_run(tmp_path), top=20)
+        chart = text[text.index("Where the time goes") : text.index("layers with the largest share")]
+        legend = re.findall(r'<title>([^<]*)</title><rect class="c\d" x="\d+" y="\d+" width="12"', chart)
+        assert sorted(legend) == ["a", "x"]
+
     def test_nothing_is_loaded(self, run, two_runs):
         for text in (run_as_html(run, top=20), comparison_as_html(*two_runs, top=20)):
             page = _Page(text)

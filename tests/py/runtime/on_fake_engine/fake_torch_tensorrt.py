@@ -26,18 +26,19 @@ class TorchTensorRTModule(torch.nn.Module):
 
 
 class MutableTorchTensorRTModule:
-    """Compiles at its first call, and again when it is told to."""
+    """Compiles at its first call, and again when it is told to. Grafted below, as Torch-TensorRT's is."""
 
     def __init__(self, make) -> None:
-        self.make, self.gm = make, None
+        self.make, self.gm, self.additional_settings = make, None, {}
 
     def compile(self) -> None:
-        from torch_tensorrt_profiles.runtime._context_per_profile import renew_contexts
-        from torch_tensorrt_profiles.runtime._optimization_profile import cover_new_engines
-
         self.gm = self.make()
-        cover_new_engines(self)
-        renew_contexts(self)
+
+    def refit_gm(self) -> None:
+        raise NotImplementedError
+
+    def _validate_inputs(self) -> None:
+        raise NotImplementedError
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self.gm is None:
@@ -66,5 +67,10 @@ def _(inputs, engine):
 
 
 from torch_tensorrt_profiles import _library  # noqa: E402
+from torch_tensorrt_profiles._patching import Patches  # noqa: E402
+from torch_tensorrt_profiles.runtime import _mutable_module  # noqa: E402
 
 _library.activate()
+_mutable_module.graft(
+    sys.modules["torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule"], Patches("torch_tensorrt")
+)
