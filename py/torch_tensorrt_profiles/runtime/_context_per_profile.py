@@ -93,7 +93,7 @@ class ContextPerProfile:
 
     Attributes:
         program: the program.
-        engines: the contexts of each of the engines that it had at the time.
+        engines: the contexts of each of its engines.
     """
 
     def __init__(self, program: Any) -> None:
@@ -106,9 +106,9 @@ class ContextPerProfile:
 
     def close(self) -> None:
         """Ends this use of the contexts; those that nobody else uses go. Calls that are under way finish on theirs."""
+        _drop(self._use)
         uses = _uses.get(self.program, []) if _may_be_compiled_again(self.program) else []
         uses[:] = [use for use in uses if use is not self._use]
-        _drop(self._use)
 
     def __enter__(self) -> Any:
         if not self._use:
@@ -130,7 +130,7 @@ def renew_contexts(program: Any) -> None:
     try:
         for use in uses:
             _make(live_engines_of(program, "context_per_profile()"), use)
-    except (RuntimeError, ValueError) as error:
+    except RuntimeError as error:
         for use in uses:
             _drop(use)
         logger.warning("Compiled again, and now with one context for all profiles: %s", error)

@@ -95,11 +95,8 @@ class OptimizationProfileScope:
             raise RuntimeError("this optimization_profile() block is already entered; make a new one for each block")
         prepared = prepared_scope(self.module, self.profile, self.fallback)
         token = prepared.open()
-        if not token:
-            raise RuntimeError(
-                "optimization_profile(): the block could not be opened, so nothing is selected: the host is out of "
-                "memory, or the selection was dropped meanwhile. Enter a new block."
-            )
+        if not token:  # for want of memory; it says no more
+            raise RuntimeError("optimization_profile(): the block could not be opened, so nothing is selected")
         self._token, self._close = token, prepared.close
         if prepared.may_be_compiled_again:
             _open_on_this_thread.scopes.append(self)
@@ -111,10 +108,6 @@ class OptimizationProfileScope:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         token, self._token = self._token, 0
-        if not token:
-            raise RuntimeError(
-                "optimization_profile(): a block was left that is not open; enter it with a with statement"
-            )
         if self._is_listed:
             self._is_listed = False
             with contextlib.suppress(ValueError):  # entered on another thread

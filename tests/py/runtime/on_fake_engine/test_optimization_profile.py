@@ -239,14 +239,6 @@ class TestPreparedScopes:
         with pytest.raises(TypeError, match="bool"):
             prepared_scope(program, True, False)
 
-    def test_leaving_what_was_not_entered_is_an_error(self, program):
-        block = optimization_profile(program, "decode")
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match="a block was left that is not open"):
-                block.__exit__(None, None, None)
-            with block:
-                call(program, 1)
-
     def test_a_block_that_cannot_be_opened_is_an_error(self, program):
         ops._forget_profile_scope(prepared_scope(program, "decode", False).number)
         block = optimization_profile(program, "decode")
