@@ -7,7 +7,7 @@ from typing import Any
 from cases.names import CONTEXTS, TWO
 
 from drawing.results import Results, distinct
-from drawing.words import against, megabytes, number, setting, table, with_quartiles
+from drawing.words import against, compared, each_of, megabytes, number, setting, table, with_quartiles
 
 
 def describe(results: Results, model: str) -> str:
@@ -33,18 +33,31 @@ def latency(results: Results) -> str:
             lines = []
             for row in rows:
                 ours = next((each for each in rows if each["contender"] == TWO and same_run(each, row)), {})
-                words = (
-                    ["", ""]
-                    if row is ours
-                    else [against(ours.get(key), row[key], "this") for key in ("first_call_median_ms", "median_ms")]
-                )
+                words = ["", ""]
+                if row is not ours:
+                    key = "first_call_median_ms"
+                    words = [against(ours.get(key), row[key], "this"), compared(ours, row, "ms", "this")]
                 lines.append(
-                    [setting(row), row["contender"], with_quartiles(row, "ms", "first_call_"), words[0],
+                    [setting(row), row["contender"], each_of(row["first_call_samples_ms"]), words[0],
                      with_quartiles(row, "ms"), words[1]]
                 )  # fmt: skip
-            head = ["setting", "contender", "first call, ms", f"{TWO}, first call", "warm, ms", f"{TWO}, warm"]
+            head = ["setting", "contender", "first calls, ms", f"{TWO}, first call", "warm, ms", f"{TWO}, warm"]
             sections.append(f"## {phase.capitalize()}, {describe(results, model)}\n\n{table(head, lines)}")
+        sections += plans(results, model)
     return "\n\n".join(sections)
+
+
+def plans(results: Results, model: str) -> list[str]:
+    lines = [
+        [
+            facts["contender"],
+            " + ".join(megabytes(size) for size in facts["plan_bytes"]),
+            " + ".join(number(seconds) for seconds in facts["build_seconds"]),
+        ]
+        for facts in results.result(f"latency-{model}").get("built", [])
+    ]
+    head = ["contender", "plan, MB", "build, s"]
+    return [f"## Plans, {describe(results, model)}\n\n{table(head, lines)}"] if lines else []
 
 
 def generation(results: Results) -> str:

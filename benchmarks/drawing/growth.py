@@ -5,7 +5,7 @@ from __future__ import annotations
 from cases.names import CONTEXTS
 
 from drawing.results import Results
-from drawing.words import against, megabytes, number, table, with_quartiles
+from drawing.words import compared, megabytes, number, table, with_quartiles
 
 
 def growth(results: Results) -> str:
@@ -13,9 +13,7 @@ def growth(results: Results) -> str:
     lines = []
     rows = list(results.rows("growth of profiles"))
     for row in rows:
-        words = (
-            "" if row is rows[0] else against(row["median_ms"], rows[0]["median_ms"], f"{rows[0]['profiles']} profile")
-        )
+        words = "" if row is rows[0] else compared(row, rows[0], "ms", f"{rows[0]['profiles']} profile")
         lines.append([str(row["profiles"]), number(row["build_seconds"]), megabytes(row["plan_bytes"]),
                       with_quartiles(row, "ms"), words])  # fmt: skip
     if lines:
@@ -36,8 +34,7 @@ def growth(results: Results) -> str:
         words = ""
         if row["contender"] == CONTEXTS:
             peer = next(each for each in rows if each["threads"] == row["threads"] and each["contender"] != CONTEXTS)
-            key = "median_calls_per_second"
-            words = against(row[key], peer[key], peer["contender"], more_is_better=True)
+            words = compared(row, peer, "calls_per_second", peer["contender"], more_is_better=True)
         lines.append([str(row["threads"]), row["contender"], with_quartiles(row, "calls_per_second"), words])
     if lines:
         head = ["threads", "engine", "calls per second", ""]

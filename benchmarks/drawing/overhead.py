@@ -14,7 +14,7 @@ def overhead(results: Results) -> str:
         low, high = paired["quartiles_ns"]
         lines.append(
             [row["state"], number(paired["stock_ns"]), f"{paired['difference_ns']:+.0f} ({low:+.0f} to {high:+.0f})",
-             "**worse than stock**" if paired["difference_ns"] > 0 else "no cost was seen"]
+             "not told apart" if low <= 0 <= high else "**worse than stock**" if low > 0 else "no cost was seen"]
         )  # fmt: skip
     if lines:
         head = ["state", "stock, ns per call", "ours over it (quartiles)", "ours"]

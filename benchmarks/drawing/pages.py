@@ -32,9 +32,11 @@ PAGES = {
         "Decode and prefill latency",
         """\
 One process per model, contenders in turns. A warm figure is the median time between CUDA events around one call on an
-idle GPU, quartiles in brackets. A first call has no runtime cache and is timed on the host's clock, selecting the
-profile included; for eager PyTorch with CUDA graphs it includes the capture, for `torch.compile` compiling and tuning.
-"two named profiles" says how they compare with the row's contender; a figure that is worse says so.""",
+idle GPU, quartiles in brackets. First calls have no runtime cache and are timed on the host's clock, selecting the
+profile included, one for each time that the engines were made anew, in their order; the first also has what a process
+does once. For eager PyTorch with CUDA graphs they include the capture, for `torch.compile` compiling and tuning.
+"two named profiles" says how they compare with the row's contender, by medians; a figure that is worse says so, and
+where quartiles overlap there is no verdict.""",
         LATENCY,
         decoder_tables.latency,
     ),
@@ -71,7 +73,9 @@ the small one reads it twice and writes it, since it returns a new cache.""",
     ),
     "overhead": Page(
         "What a call costs the host",
-        "Our kernel's cost in each state, and process-wide profiling per format.",
+        """\
+Our kernel's cost in each state, measured within one process, with and without it in turns; between processes the cost
+of a launch varies by more, as the samples show. And process-wide profiling per format.""",
         ("kernel", "profiling"),
         overhead,
     ),
@@ -124,5 +128,6 @@ def left_out(results: Results) -> str:
             lines.append([name, what, f"{entry['status']}: {entry['why']}"])
         for skipped in entry.get("result", {}).get("skipped", []):
             lines.append([name, skipped["what"], skipped["why"]])
+    lines += [[name, file, f"drawn from {results.sources[name].name} instead"] for name, file in results.superseded]
     lines = [[" ".join(cell.replace("|", "/").split())[:300] for cell in line] for line in lines]
     return table(["case", "what", "why"], lines) if lines else "Nothing was left out."

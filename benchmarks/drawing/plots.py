@@ -52,7 +52,7 @@ def decode_latency(results: Results, axes_of: Callable[[int, int], Any]) -> bool
             axes.text(value, place, f" {value:.2f}", va="center")
         axes.set_yticks(places, labels)
         axes.invert_yaxis()
-        axes.set_xlabel("ms per decode call (median)")
+        axes.set_xlabel("ms per decode call without CUDA graphs (median)")
         axes.set_title(f"{model} decoder")
     return True
 

@@ -23,6 +23,7 @@ class Results:
 
     cases: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
+    superseded: list[tuple[str, str]] = field(default_factory=list)  # case, and a file whose figures are not drawn
 
     def result(self, case: str) -> dict[str, Any]:
         return self.cases.get(case, {}).get("result", {})
@@ -70,6 +71,8 @@ def load(files: Sequence[Path]) -> Results:
     for file, report in sorted(reports, key=lambda entry: entry[1]["benchmark"] in RUN_ALONE):
         head = {key: value for key, value in report.items() if key not in ("cases", "results")}
         for name, entry in cases_of(report).items():
+            if measured_something(entry) and name in results.cases and measured_something(results.cases[name]):
+                results.superseded.append((name, results.sources[name].name))
             if name not in results.cases or measured_something(entry):
                 results.cases[name] = entry
                 results.sources[name] = Source(file.name, head)

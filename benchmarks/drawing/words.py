@@ -20,6 +20,16 @@ def against(ours: float | None, peers: float | None, peer: str, more_is_better: 
     return f"the same within {SAME:.0%}".replace("%", " %")
 
 
+def compared(ours: dict[str, Any], peers: dict[str, Any], unit: str, peer: str, more_is_better: bool = False) -> str:
+    """As ``against``, for the medians of two rows, and no verdict where their quartiles overlap."""
+    spreads = [row.get(f"quartiles_{unit}") for row in (ours, peers)]
+    if all(spreads):
+        (low, high), (peers_low, peers_high) = spreads
+        if low <= peers_high and peers_low <= high:
+            return "not told apart"
+    return against(ours.get(f"median_{unit}"), peers[f"median_{unit}"], peer, more_is_better)
+
+
 def number(value: float | None) -> str:
     """Three significant digits and more where there are more before the point."""
     if value is None:
@@ -27,6 +37,11 @@ def number(value: float | None) -> str:
     size = abs(value)
     places = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
     return f"{value:.{places}f}"
+
+
+def each_of(samples: list[float]) -> str:
+    """``1976 / 1557 / 1371``: too few for a median to say much."""
+    return " / ".join(number(sample) for sample in samples)
 
 
 def with_quartiles(row: dict[str, Any], unit: str, prefix: str = "") -> str:

@@ -64,7 +64,7 @@ def _warn_of_idle_profiles(compiled: Any, names: tuple[str, ...]) -> None:
     if any(names) and hasattr(compiled, "modules") and not any(isinstance(m, TorchTensorRTModule) for m in modules):
         logger.warning(
             "No TensorRT engine was built, so the optimization profiles %s have no effect. The program has fewer "
-            "convertible operations than min_block_size, or this was a dry run.",
+            "convertible operations than min_block_size (give min_block_size=1 to a small one), or this was a dry run.",
             list(names),
         )
 

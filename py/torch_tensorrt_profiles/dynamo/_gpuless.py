@@ -20,7 +20,8 @@ ENGINE_AS_DATA = "no_op_placeholder_for_execute_engine"
 _RANGES = "torch_tensorrt_profiles_range_constraints"
 RUN_ELSEWHERE = (
     "This host has no GPU, so the TensorRT engine that was built here cannot run here. Save the program with "
-    "torch_tensorrt.save(program, 'program.ep') and load it on a GPU host with torch_tensorrt.load('program.ep')."
+    "torch_tensorrt.save(program, 'program.pt2'), and on a GPU host load it and make it callable with "
+    "torch_tensorrt.load('program.pt2').module()."
 )
 
 
@@ -244,7 +245,7 @@ def _save_engines_as_data(program: Any, file_path: str, given: dict[str, Any]) -
             f"output_format='exported_program' only; load it on a GPU host and save it there as {output_format!r}."
         )
     if not file_path:
-        raise ValueError("file_path is empty; expected the path of the file to write, such as 'program.ep'")
+        raise ValueError("file_path is empty; expected the path of the file to write, such as 'program.pt2'")
     _refuse_sizes_as_outputs(program)
     with cuda_questions_answered():
         exported = export(program, cross_compile_module=True, use_legacy_exporter=True)

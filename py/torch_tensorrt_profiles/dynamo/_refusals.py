@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import Any
 
 from torch_tensorrt_profiles._patching import Patches
+from torch_tensorrt_profiles.dynamo._optimization_profile import OptimizationProfile
 
 KEYWORD = "optimization_profiles"
 _WHERE = (
@@ -36,16 +37,22 @@ def refuse_for_torchscript() -> None:
     raise ValueError(f"{KEYWORD} is not an option of the TorchScript front end (ir='ts'). {_WHERE}")
 
 
-def refuse_near_misses(options: Collection[str], known: Collection[str]) -> None:
-    """Stock drops unknown keywords; one that is nearly ours must not vanish so.
+def refuse_near_misses(options: Mapping[str, Any], known: Collection[str]) -> None:
+    """Stock drops unknown keywords; one that is nearly ours, or holds what is ours, must not vanish so.
 
     Raises:
-        TypeError: an unknown keyword is close to ``optimization_profiles``.
+        TypeError: an unknown keyword is close to ``optimization_profiles``, or is given profiles.
     """
     unknown = [name for name in options if name not in known]
-    near = difflib.get_close_matches(KEYWORD, unknown, n=1, cutoff=0.75)
+    near = [name for name in unknown if _holds_profiles(options[name])]
+    near += difflib.get_close_matches(KEYWORD, unknown, n=1, cutoff=0.75)
     if near:
         raise TypeError(f"unknown keyword {near[0]!r}; did you mean {KEYWORD!r}?")
+
+
+def _holds_profiles(value: Any) -> bool:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return any(isinstance(each, OptimizationProfile) for each in values)
 
 
 def graft_dynamo_utils(module: ModuleType, patches: Patches) -> None:

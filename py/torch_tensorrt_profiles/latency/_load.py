@@ -74,7 +74,7 @@ def load(saved: SavedProgram) -> LoadedProgram:
     assert saved.form == PICKLED
     raise LoadError(
         f"{path} is a file of torch.save, which does not tell how to call what is in it. Save the program with "
-        f"torch_tensorrt.save(program, 'program.ep') and run that"
+        f"torch_tensorrt.save(program, 'program.pt2') and run that"
     )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import draw
 import pytest
 from drawing.results import load
-from drawing.switching import pays_after
+from drawing.switching import cost_against, pays_after
+from drawing.words import compared
 from example_results import cases, write_results
 
 ROOT = Path(__file__).parents[3]
@@ -36,7 +37,8 @@ def test_what_is_worse_says_so_in_words(pages: dict[str, str]) -> None:
     decode, prefill = (section(pages["latency"], phase) for phase in ("Decode", "Prefill"))
     peer = "one profile, tuned for prefill"
     assert row(decode, peer) == (
-        f"| none, no graphs | {peer} | 10.0 | **worse than this**, 95.00x | 0.800 (0.790 to 0.810) | better, 1.60x |"
+        f"| none, no graphs | {peer} | 30.0 / 10.0 / 10.0 | **worse than this**, 95.00x | 0.800 (0.790 to 0.810) | "
+        "better, 1.60x |"
     )
     assert "| the same within 2 % | 1.00 (0.990 to 1.01) | **worse than this**, 1.20x |" in row(prefill, peer)
 
@@ -131,3 +133,32 @@ def plotting_library_is_the_pinned_one() -> bool:
     except ImportError:
         return False
     return f'"matplotlib=={matplotlib.__version__}"' in (ROOT / "pyproject.toml").read_text()
+
+
+class TestVerdicts:
+    ROW = {"median_ms": 1.0, "quartiles_ms": [0.9, 1.1]}
+
+    @pytest.mark.parametrize(
+        ("median", "quartiles", "says"),
+        [
+            (1.2, [1.05, 1.3], "not told apart"),
+            (1.2, [1.15, 1.3], "better, 1.20x"),
+            (0.8, [0.7, 0.85], "**worse than this**, 1.25x"),
+            (0.8, None, "**worse than this**, 1.25x"),
+        ],
+    )
+    def test_none_where_quartiles_overlap(self, median, quartiles, says):
+        assert compared(self.ROW, {"median_ms": median, "quartiles_ms": quartiles}, "ms", "this") == says
+
+    @pytest.mark.parametrize(
+        ("ours", "stock", "says"),
+        [
+            (-0.5, 8.0, "no cost was seen"),
+            (0.7, 100.0, "no cost was seen"),
+            (10.0, 72.0, "better, 7.20x"),
+            (10.0, 5.0, "**worse than stock**, 2.00x"),
+            (3.0, 0.2, "**worse than stock**, where no cost was seen"),
+        ],
+    )
+    def test_of_a_cost(self, ours, stock, says):
+        assert cost_against(ours, stock) == says

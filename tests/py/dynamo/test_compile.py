@@ -378,6 +378,11 @@ class TestRefusals:
         with pytest.raises(TypeError, match=f"{keyword}.*did you mean 'optimization_profiles'"):
             compile(export_two_inputs(), **{keyword: [DECODE]})
 
+    @pytest.mark.parametrize("profiles", [DECODE, [DECODE], (PREFILL, DECODE)])
+    def test_profiles_under_a_keyword_that_stock_drops(self, profiles):
+        with pytest.raises(TypeError, match="unknown keyword 'profiles'; did you mean 'optimization_profiles'"):
+            torch_tensorrt.dynamo.compile(export_two_inputs(), profiles=profiles)
+
     def test_profiles_on_input_and_as_keyword(self, built):
         spec = torch_tensorrt.Input(
             profiles=[{"min_shape": (2, 1), "opt_shape": (2, 1), "max_shape": (2, 1)}], dtype=torch.int64
