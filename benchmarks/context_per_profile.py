@@ -13,7 +13,6 @@ row of calls, timed until the GPU has finished. Device memory is what is free on
 from __future__ import annotations
 
 import argparse
-import gc
 import statistics
 import sys
 import threading
@@ -41,6 +40,7 @@ def serve(size: str, strategy: str, graphs: bool) -> None:
     check_kind("ours")
 
     import torch
+    from cases.timing import device_bytes_taken
     from torch_tensorrt.dynamo.runtime import TorchTensorRTModule
     from torch_tensorrt.runtime import context_per_profile, optimization_profile
 
@@ -83,32 +83,25 @@ def serve(size: str, strategy: str, graphs: bool) -> None:
         torch.cuda.synchronize()
         return round((time.perf_counter_ns() - start) / arguments[-1] / 1000, 3)
 
-    def taken() -> int:
-        gc.collect()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info()
-        return total - free
-
     program, _ = profile_selection.compile_program(layers, width, prompt, strategy, graphs)
     (module,) = [part for part in program.modules() if isinstance(part, TorchTensorRTModule)]
     single = torch.nn.Sequential(module)
     with torch.inference_mode():
         in_turns(single, 3)
         module.engine = None
-        start = taken()
+        start = device_bytes_taken()
         module.setup_engine()
         in_turns(single, 3)
-        memory = {"one_context_bytes": taken() - start}
+        memory = {"one_context_bytes": device_bytes_taken() - start}
         # A second program over the same plan, with an engine of its own.
         again = TorchTensorRTModule()
         again.set_extra_state(module.get_extra_state())
         again.runtime_settings = module.runtime_settings
         several = torch.nn.Sequential(again)
-        start = taken()
+        start = device_bytes_taken()
         made = context_per_profile(several)
         in_turns(several, 3)
-        memory["context_per_profile_bytes"] = taken() - start
+        memory["context_per_profile_bytes"] = device_bytes_taken() - start
         memory["second_context_bytes"] = made.engines[0].device_bytes
         memory["peak_while_made_bytes"] = made.engines[0].peak_device_bytes
         memory["plan_bytes"] = made.engines[0].plan_bytes

@@ -82,11 +82,8 @@ def cost_against(ours: float, stock: float) -> str:
 
 def bare_calls_differ(ours: float, stock: float) -> str:
     """What to know of a row whose two processes did not run alike."""
-    return f"; the bare calls differ by {abs(stock / ours - 1):.0%}".replace("%", " %") if differ(ours, stock) else ""
-
-
-def differ(ours: float, stock: float) -> bool:
-    return ours > 0 and abs(stock / ours - 1) > 0.05
+    difference = abs(stock / ours - 1) if ours > 0 else 0.0
+    return f"; the bare calls differ by {difference:.0%}".replace("%", " %") if difference > 0.05 else ""
 
 
 def memory(results: Results) -> str:
