@@ -73,7 +73,7 @@ std::optional<c10::OperatorHandle> with_kernel(const c10::OperatorName& name) {
 // The dispatcher does not check what C++ callers give.
 Engine engine_of(const c10::IValue& value) {
   const EngineClass& engine_class = Runtime::instance().engine_class();
-  TORCH_CHECK_TYPE(engine_class.has(value),
+  TORCH_CHECK_TYPE(engine_class.is_engine(value),
                    "torch-tensorrt-profiles: expected an engine of Torch-TensorRT, got a value of type ",
                    value.type()->str(), ".");
   return {engine_class, value};

@@ -194,7 +194,7 @@ std::unique_ptr<EngineClass> EngineClass::resolve() {
   return found;
 }
 
-bool EngineClass::has(const c10::IValue& value) const {
+bool EngineClass::is_engine(const c10::IValue& value) const {
   return value.isObject() && value.toObjectRef().type()->equals(*type_);
 }
 

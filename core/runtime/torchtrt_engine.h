@@ -53,7 +53,7 @@ class EngineClass {
   static std::unique_ptr<EngineClass> resolve();
 
   // Whether the value is an object of this class, as far as TorchBind knows.
-  [[nodiscard]] bool has(const c10::IValue& value) const;
+  [[nodiscard]] bool is_engine(const c10::IValue& value) const;
 
   // The methods by which whoever holds an engine profiles that one, sets its profile, or what no getter tells.
   enum class OwnMethod : std::uint8_t {

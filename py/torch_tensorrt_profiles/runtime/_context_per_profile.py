@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from torch_tensorrt_profiles.runtime._engines import ProgramEngine, live_engines_of
+from torch_tensorrt_profiles.runtime._engines import ProgramEngine, live_engines_of, may_be_compiled_again
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class ContextPerProfile:
 
     Attributes:
         program: the program.
-        engines: the contexts of each of its engines.
+        engines: the contexts of each of the engines that it had when they were made.
     """
 
     def __init__(self, program: Any) -> None:
@@ -101,14 +101,15 @@ class ContextPerProfile:
         self.program = program
         self._use: list[Any] = []  # the engines, once per use of their contexts
         self.engines = _make(found, self._use)
-        if _may_be_compiled_again(program):
+        if may_be_compiled_again(program):
             _uses.setdefault(program, []).append(self._use)
 
     def close(self) -> None:
         """Ends this use of the contexts; those that nobody else uses go. Calls that are under way finish on theirs."""
+        if may_be_compiled_again(self.program):  # first: no thread that compiles it makes contexts for this use again
+            uses = _uses.get(self.program, [])
+            uses[:] = [use for use in uses if use is not self._use]
         _drop(self._use)
-        uses = _uses.get(self.program, []) if _may_be_compiled_again(self.program) else []
-        uses[:] = [use for use in uses if use is not self._use]
 
     def __enter__(self) -> Any:
         if not self._use:
@@ -130,16 +131,10 @@ def renew_contexts(program: Any) -> None:
     try:
         for use in uses:
             _make(live_engines_of(program, "context_per_profile()"), use)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         for use in uses:
             _drop(use)
         logger.warning("Compiled again, and now with one context for all profiles: %s", error)
-
-
-def _may_be_compiled_again(program: Any) -> bool:
-    from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
-
-    return isinstance(program, MutableTorchTensorRTModule)
 
 
 def _make(engines: list[ProgramEngine], use: list[Any]) -> tuple[EngineContexts, ...]:

@@ -83,12 +83,18 @@ def live_engines_of(program: Any, caller: str) -> list[ProgramEngine]:
     return engines
 
 
+def may_be_compiled_again(program: Any) -> bool:
+    """Whether the program may have other engines later."""
+    from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
+
+    return isinstance(program, MutableTorchTensorRTModule)
+
+
 def _walk(program: Any) -> Iterator[ProgramEngine]:
     import torch
     from torch_tensorrt.dynamo.runtime import TorchTensorRTModule
-    from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
 
-    if isinstance(program, MutableTorchTensorRTModule):
+    if may_be_compiled_again(program):
         program = program.gm
     if isinstance(program, torch.export.ExportedProgram):
         yield from _of_exported_program(program)

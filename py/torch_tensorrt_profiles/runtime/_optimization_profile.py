@@ -52,7 +52,8 @@ def optimization_profile(
     Raises:
         ValueError: on entering: no engine of the program has a profile of that name or index. On a call in the block: a
             shape that the profile does not take.
-        TypeError: on entering: a name, but the engines have no names; or neither name, index, "auto" nor None.
+        TypeError: on entering: no program; a name, but the engines have no names; or neither name, index, "auto" nor
+            None.
         RuntimeError: on entering: while exporting, or the engines are not live on this host. On leaving: a block that
             was opened later on this thread is still open.
     """
@@ -96,7 +97,10 @@ class OptimizationProfileScope:
         prepared = prepared_scope(self.module, self.profile, self.fallback)
         token = prepared.open()
         if not token:  # for want of memory; it says no more
-            raise RuntimeError("optimization_profile(): the block could not be opened, so nothing is selected")
+            raise RuntimeError(
+                "optimization_profile(): the block could not be opened, so nothing is selected: the host is out of "
+                "memory, or torch_tensorrt_profiles was deactivated meanwhile. Enter a new block."
+            )
         self._token, self._close = token, prepared.close
         if prepared.may_be_compiled_again:
             _open_on_this_thread.scopes.append(self)
@@ -108,6 +112,8 @@ class OptimizationProfileScope:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         token, self._token = self._token, 0
+        if not token:
+            raise RuntimeError("optimization_profile(): a block was left that is not open; use a with statement")
         if self._is_listed:
             self._is_listed = False
             with contextlib.suppress(ValueError):  # entered on another thread

@@ -16,6 +16,7 @@ import torch
 
 from torch_tensorrt_profiles._library import scope_functions
 from torch_tensorrt_profiles.dynamo._optimization_profile import is_integer
+from torch_tensorrt_profiles.runtime._engines import may_be_compiled_again
 from torch_tensorrt_profiles.runtime._selection import select
 
 
@@ -33,14 +34,12 @@ class PreparedScope:
     __slots__ = ("__weakref__", "close", "has_engines", "may_be_compiled_again", "number", "open")
 
     def __init__(self, program: Any, profile: Any, fallback: bool) -> None:
-        from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
-
         engines, indices, others = select(program, profile)
         self.number = int(torch.ops.tensorrt._prepare_profile_scope.default(engines, indices, others, fallback))
         push, self.close = scope_functions()
         self.open = functools.partial(push, self.number)
         self.has_engines = bool(engines)
-        self.may_be_compiled_again = isinstance(program, MutableTorchTensorRTModule)
+        self.may_be_compiled_again = may_be_compiled_again(program)
         weakref.finalize(self, _forget, self.number).atexit = False
 
 
@@ -110,9 +109,8 @@ _REMEMBERED = (str, int, type(None))
 def _remembered(program: Any) -> _Program | None:
     """What the program is made of; None for a form that gives out its engines anew each time."""
     from torch_tensorrt.dynamo.runtime import TorchTensorRTModule
-    from torch_tensorrt.dynamo.runtime._MutableTorchTensorRTModule import MutableTorchTensorRTModule
 
-    root = program.gm if isinstance(program, MutableTorchTensorRTModule) else program
+    root = program.gm if may_be_compiled_again(program) else program
     if not isinstance(root, torch.nn.Module):
         return None
     known = _Program(program)

@@ -35,13 +35,18 @@ def select(program: Any, profile: Any) -> Selection:
 
     Raises:
         ValueError: no engine has a profile of that name or index.
-        TypeError: a name for engines without names, or neither name, index, "auto" nor None.
+        TypeError: no program, a name for engines without names, or neither name, index, "auto" nor None.
         RuntimeError: the engines are only data on this host.
     """
     wanted = _checked(profile)
     engines = engines_of(program)
     if not engines and _is_compiled_callable(program):
         return Selection([], [], _index_for_hidden_engines(wanted))
+    if not engines and not (callable(program) or hasattr(program, "get_custom_objs")):
+        raise TypeError(
+            f"optimization_profile() takes a compiled program, got {program!r:.100} of type {type(program).__name__}; "
+            f"load a saved one first"
+        )
     if not engines:
         logger.warning("optimization_profile() found no TensorRT engine in %s.", type(program).__name__)
     chosen = select_among(engines, wanted)

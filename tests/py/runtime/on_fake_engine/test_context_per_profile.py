@@ -211,3 +211,10 @@ class TestCompiledAgain:
         alternate(mutable)
         assert switches(mutable.gm.engine) == 5
         assert contexts() == 1
+
+    def test_without_engines_it_goes_on(self, mutable, caplog):
+        context_per_profile(mutable)
+        mutable.make = lambda: torch.nn.Linear(1, 1)
+        mutable.compile()
+        assert "no TensorRT engine" in caplog.text
+        assert mutable(torch.zeros(1, 1)).shape == (1, 1)

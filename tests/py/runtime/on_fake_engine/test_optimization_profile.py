@@ -140,6 +140,9 @@ def test_a_failing_enter_changes_nothing(program, engine):
     for bad in (True, np.True_, 1.0, b"decode", [1]):
         with pytest.raises(TypeError):
             optimization_profile(program, bad).__enter__()
+    for bad in (3, None, "model.pt2", [engine]):
+        with pytest.raises(TypeError, match="takes a compiled program"):
+            optimization_profile(bad, "decode").__enter__()
     scope = optimization_profile(program, "decode")
     with scope, pytest.raises(RuntimeError, match="already entered"):
         scope.__enter__()
@@ -307,6 +310,17 @@ def test_explain_follows_the_shapes_through_the_program_and_runs_nothing(engine)
     assert misfit.index is None
     assert "'decode' would fit" in misfit.reason
     assert runs(engine) == [0, 0]
+
+
+def test_leaving_what_was_not_entered_is_an_error(program, engine):
+    scope = optimization_profile(program, "decode")
+    with pytest.raises(RuntimeError, match="not open; use a with statement"):
+        scope.__exit__(None, None, None)
+    with scope:
+        call(program, 1)
+    with pytest.raises(RuntimeError, match="not open"):
+        scope.__exit__(None, None, None)
+    assert runs(engine) == [0, 1]
 
 
 def test_explain_without_shapes(program):
