@@ -169,14 +169,14 @@ def in_turns(decoder: Decoder, contender: Contender, setting: dict[str, Any], pa
 def measure_settings(
     decoder: Decoder, contenders: list[Contender], settings: Sequence[tuple[str, bool]], part: Part, starts: int = 1
 ) -> None:
-    """Measures the settings that there is time for; ``starts`` is for the first two."""
+    """Measures the settings that there is time for; ``starts`` is for the first."""
     took = 0.0
     for number, (strategy, graphs) in enumerate(settings):
         if part.left() < took:
             part.skip(f"{decoder.name}, {strategy}, CUDA graphs {graphs}", f"less than {took:.0f} s were left")
             continue
         start = time.monotonic()
-        measure(decoder, contenders, strategy, graphs, part, starts if number < 2 else 1)
+        measure(decoder, contenders, strategy, graphs, part, 1 if number else starts)
         took = max(took, time.monotonic() - start)
 
 
@@ -195,7 +195,7 @@ def main() -> None:
     made = parser(__doc__ or "")
     made.add_argument("--model", default="small", choices=tuple(SIZES))
     made.add_argument("--layers", type=int, help="instead of the model's own number")
-    made.add_argument("--starts", type=int, default=3, help="cold starts of each contender in the first two settings")
+    made.add_argument("--starts", type=int, default=3, help="cold starts of each contender in the first setting")
     arguments = made.parse_args()
     timing.own_stream()
     decoder = make_decoder(arguments.model, arguments.device, arguments.layers)
