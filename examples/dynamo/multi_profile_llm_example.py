@@ -23,6 +23,7 @@ import argparse
 import contextlib
 import gc
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -393,7 +394,7 @@ def environment() -> dict[str, Any]:
         "torch": torch.__version__,
         "torch_tensorrt": torch_tensorrt.__version__,
         "tensorrt": f"{tensorrt.__name__} {tensorrt.__version__}",
-        "git_revision": output_of("git", "rev-parse", "HEAD"),
+        "git_revision": os.environ.get("GIT_REVISION") or output_of("git", "rev-parse", "HEAD"),
     }
 
 
