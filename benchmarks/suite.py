@@ -62,6 +62,7 @@ def script(name: str, *options: str) -> tuple[str, ...]:
 CASES = (
     Case("latency-reference", module("latency", "--model", "reference", "--starts", "2"), 560),
     Case("latency-small", module("latency", "--model", "small"), 360),
+    Case("first-calls", module("first_calls"), 70),
     Case("generation", module("generation"), 100),
     Case("memory", module("memory"), 150),
     Case("switching", script("profile_selection", "--rounds", "2", "--pairs", "5"), 70, False),

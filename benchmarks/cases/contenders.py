@@ -107,7 +107,7 @@ class Engine:
         self.plan_bytes = len(self.module.serialized_engine)
         self.stop()
 
-    def start(self, strategy: str, graphs: bool) -> None:
+    def start(self, strategy: str, graphs: bool, cache: Any) -> None:
         import torch_tensorrt
 
         self.stop()
@@ -115,7 +115,7 @@ class Engine:
         self.module.runtime_settings = torch_tensorrt.runtime.RuntimeSettings(
             dynamic_shapes_kernel_specialization_strategy=strategy,
             cuda_graph_strategy="whole_graph_capture" if graphs else "disabled",
-            runtime_cache=None,
+            runtime_cache=cache,
         )
         self.module.setup_engine()
 
@@ -130,9 +130,10 @@ class Engines(Contender):
     def __init__(self, name: str, engines: dict[str, Engine], selects: bool) -> None:
         self.name, self.engines, self._selects = name, engines, selects
 
-    def start(self, strategy: str, graphs: bool) -> None:
+    def start(self, strategy: str, graphs: bool, cache: Any = None) -> None:
+        """``cache``: a RuntimeCache for what TensorRT-RTX compiles, or None."""
         for engine in set(self.engines.values()):
-            engine.start(strategy, graphs)
+            engine.start(strategy, graphs, cache)
 
     def stop(self) -> None:
         for engine in set(self.engines.values()):

@@ -60,6 +60,20 @@ def plans(results: Results, model: str) -> list[str]:
     return [f"## Plans, {describe(results, model)}\n\n{table(head, lines)}"] if lines else []
 
 
+def first_calls(results: Results) -> str:
+    lines = []
+    for row in results.rows("first call", cache="none"):
+        keys = ("model", "strategy", "phase")
+        kept = next(results.rows("first call", cache="kept", **{key: row[key] for key in keys}), None)
+        if kept:
+            lines.append(
+                [*(row[key] for key in keys), each_of(row["samples_ms"]), each_of(kept["samples_ms"]),
+                 compared(kept, row, "ms", "without"), megabytes(kept["cache_bytes"])]
+            )  # fmt: skip
+    head = ["model", "strategy", "phase", "without a cache, ms", "with one, ms", "with one", "cache, MB"]
+    return table(head, lines) if lines else ""
+
+
 def generation(results: Results) -> str:
     rows = list(results.rows("generation"))
     ours = next((row for row in rows if row["contender"] == TWO), {})

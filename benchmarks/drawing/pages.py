@@ -40,6 +40,14 @@ where quartiles overlap there is no verdict.""",
         LATENCY,
         decoder_tables.latency,
     ),
+    "first_calls": Page(
+        "First calls",
+        """\
+The first call of each phase with two named profiles, on an engine that was made anew from the plan, without a runtime
+cache and with one that another engine filled before. They are told one by one, in their order.""",
+        ("first-calls",),
+        decoder_tables.first_calls,
+    ),
     "generation": Page(
         "Generating text",
         """\

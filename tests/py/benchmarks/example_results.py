@@ -49,6 +49,15 @@ def cases() -> dict[str, Any]:
         ],
         "skipped": [{"what": "small: decode-only engine from ONNX", "why": "ImportError: No module named 'onnx'"}],
     }  # fmt: skip
+    first_calls = {
+        "rows": [
+            {"kind": "first call", "model": "small", "strategy": "lazy", "phase": phase, "contender": TWO,
+             "cache": cache, "cache_bytes": 2_000_000, "median_ms": first, "quartiles_ms": [first - 1, first + 1],
+             "samples_ms": [first] * 3}
+            for cache, prefill, decode in (("none", 100.0, 900.0), ("kept", 200.0, 9.0))
+            for phase, first in (("prefill", prefill), ("decode", decode))
+        ]
+    }  # fmt: skip
     memory = {
         "rows": [
             {"kind": "memory", "model": "small", "contender": name, "median_bytes": size, "plan_bytes": [265_000_000],
@@ -65,6 +74,7 @@ def cases() -> dict[str, Any]:
     }  # fmt: skip
     return {
         "latency-small": {"status": "complete", "seconds": 1.0, "result": latency},
+        "first-calls": {"status": "complete", "seconds": 1.0, "result": first_calls},
         "memory": {"status": "complete", "seconds": 1.0, "result": memory},
         "growth-threads": {"status": "cut off", "why": "its time limit of 40 s", "result": threads},
         "generation": {"status": "skipped", "why": "3 s of the budget were left"},

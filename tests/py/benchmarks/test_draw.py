@@ -47,6 +47,11 @@ def test_more_calls_per_second_are_better(pages: dict[str, str]) -> None:
     assert "| **worse than one context**, 2.00x |" in row(pages["growth"], "a context per profile")
 
 
+def test_a_runtime_cache_is_set_against_none(pages: dict[str, str]) -> None:
+    assert "| 900 / 900 / 900 | 9.00 / 9.00 / 9.00 | better, 100.00x | 2.0 |" in row(pages["first_calls"], "decode")
+    assert "| **worse than without**, 2.00x | 2.0 |" in row(pages["first_calls"], "prefill")
+
+
 def test_memory_is_set_against_both_of_ours(pages: dict[str, str]) -> None:
     assert row(pages["memory"], "two named profiles", "300.0").endswith("|  | **worse than this**, 1.10x |")
     assert row(pages["memory"], "two engines", "500.0").endswith("| better, 1.67x | better, 1.52x |")
