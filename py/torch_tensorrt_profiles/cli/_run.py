@@ -123,13 +123,13 @@ def command(
     PACKAGE is loaded, and so its code is run: use files that you trust. Exits with 2 where there is no GPU.
     """
     how = _Options(**options)
+    _require_gpu()  # first: correcting the options would not help
     try:
         saved = read_program(package)
         given = parse_shapes(shapes)
         profiles = _profiles(saved, wanted)
         if saved.inputs:  # the other forms tell them when they are loaded
             _with_shapes(saved.inputs, profiles, given, saved)
-        _require_gpu()
         if how.trace is not None:
             _check_folder(how.trace, force=force)
         activate()
