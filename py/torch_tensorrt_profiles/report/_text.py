@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from torch_tensorrt_profiles.report._layer_names import short_layer_name
 from torch_tensorrt_profiles.report._model import EngineTimes, LayerTime, ProfileTimes, Run
 from torch_tensorrt_profiles.report._side_by_side import (
     Cell,
@@ -100,7 +101,7 @@ def _layer_table(profiles: Sequence[ProfileTimes], columns: Sequence[int], rows:
             if i > 0:
                 line.append(change_of_mean(row.cells[0], row.cells[i]))
         cells.append(line)
-    return text_table(header, cells, groups=groups, width=width)
+    return text_table(header, cells, groups=groups, width=width, shorten=short_layer_name)
 
 
 def _pair(pair: Pair, *, top: int, width: int) -> str:
@@ -120,7 +121,9 @@ def _pair(pair: Pair, *, top: int, width: int) -> str:
     cells.append(["all layers", *map(milliseconds, summed), signed(summed[1] - summed[0]), ratio])
     lines = [
         f"{title}: layers that changed most",
-        text_table(["layer", f"A {kind} ms", f"B {kind} ms", "B - A", "B / A"], cells, width=width),
+        text_table(
+            ["layer", f"A {kind} ms", f"B {kind} ms", "B - A", "B / A"], cells, width=width, shorten=short_layer_name
+        ),
     ]
     if len(rows) > top:
         lines.append(f"({len(rows) - top} more layers; --top shows more)")

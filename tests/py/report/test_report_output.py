@@ -8,9 +8,11 @@ import itertools
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from torch_tensorrt_profiles.report._html import comparison_as_html, run_as_html
+from torch_tensorrt_profiles.report._layer_names import short_layer_name
 from torch_tensorrt_profiles.report._records import runs_as_csv, runs_as_json
 from torch_tensorrt_profiles.report._run import read_run
 from torch_tensorrt_profiles.report._text import comparison_as_text, run_as_text
@@ -143,6 +145,9 @@ class TestTextTable:
         assert name.startswith(front)
         assert name.endswith(back)
 
+    def test_shortening_may_keep_more_of_the_beginning(self):
+        assert shortened("abcdefghijklmnopqrstuvwxyz", 12, front=2 / 3) == "abcdef...xyz"
+
     def test_a_long_group_title_widens_its_columns(self):
         lines = text_table(["a", "b"], [["1", "2"]], groups=[("", 1), ("a very long title", 1)]).splitlines()
         assert lines[0].index("a very") == 3
@@ -151,6 +156,40 @@ class TestTextTable:
     def test_printable(self):
         assert printable("a\u202eb\u2066") == "a\\x202eb\\x2066"
         assert printable("a\x00\x1b\x7f\x9b\u2028\u00e4") == "a\\x00\\x1b\\x7f\\x9b\\x2028\u00e4"
+
+
+class TestLayerNames:
+    """As TensorRT-RTX names layers of the example on an H200: what tells them apart is in the middle and at the end."""
+
+    NAMES = [
+        layer.name
+        for engine in read_run(Path(__file__).parent / "h200" / "traces").engines
+        for profile in engine.profiles
+        for layer in profile.layers
+    ]
+
+    @pytest.mark.parametrize("width", [45, 60, 80])
+    def test_each_layer_is_told_from_the_others_and_shows_its_node(self, width):
+        short = {name: short_layer_name(name, width) for name in self.NAMES}
+        assert len(set(short.values())) == len(set(self.NAMES))
+        assert max(map(width_of, short.values())) <= width
+        nodes = {name: match[1] for name in self.NAMES if (match := re.search(r"\[([a-z][\w.]*/linear_\d+)_", name))}
+        assert len(nodes) > 15
+        for name, node in nodes.items():
+            assert node in short[name]
+
+    def test_a_name_that_fits_is_whole(self):
+        for name in self.NAMES:
+            assert short_layer_name(name, len(name)) == name
+
+    def test_charts_shorten_and_tell_the_whole_name_when_pointed_at(self, tmp_path):
+        name = "[MATRIX_MULTIPLY]-[aten_ops.linear.default]-[blocks.0.up/linear_3_matrix_multiply] [profile 1]_myl1_22"
+        write_engine(tmp_path / "a", [Layer(name, 1.0)])
+        write_engine(tmp_path / "b", [Layer(name, 2.0)])
+        run, other = read_run(tmp_path / "a"), read_run(tmp_path / "b")
+        for text in (run_as_html(run, top=20), comparison_as_html(run, other, top=20)):
+            labels = dict(re.findall(r'class="label"[^>]*><title>([^<]*)</title>([^<]*)<', text))
+            assert labels[name] == "...[blocks.0.up/linear_3_mat...ly]..._myl1_22"
 
 
 class TestRecords:
