@@ -78,13 +78,27 @@ class TestText:
         text = run_as_text(read_run(tmp_path), top=1, width=120)
         assert line_of(text, "a1").startswith("a1 80.0%")
         assert line_of(text, "b1").startswith("b1 75.0%")
-        assert text.count("(1 more layers") == 2
+        assert text.count("(1 more layer;") == 2
         assert "vs one" not in text
 
     def test_top(self, run):
         text = run_as_text(run, top=2, width=120)
         assert "attention" not in text
         assert "2 more layers" in text
+
+    def test_layers_that_took_no_time_are_told_from_those_that_did(self, tmp_path):
+        """TensorRT-RTX reports waits and the like: they are no layers to look at."""
+        layers = [Layer("mlp", 2.0), Layer("head", 1.0), Layer("wait 1", 0.0), Layer("wait 2", 0.0)]
+        write_engine(tmp_path, layers, format="perfetto")
+        run = read_run(tmp_path)
+        text = run_as_text(run, top=1, width=120)
+        header, _, row = text.splitlines()[:3]
+        assert row[header.index("layers") :].split()[0] == "2"
+        assert "(layers are those that took time; 2 more took none)" in text
+        assert "(3 more layers, 2 of which took no time; --top shows more)" in text
+        assert "(2 more layers, all of which took no time; --top shows more)" in run_as_text(run, top=2, width=120)
+        assert "(2 more layers, all of which took no time;" in comparison_as_text(run, run, top=2, width=120)
+        assert "All 4 layers, 2 of which took no time" in _Page(run_as_html(run, top=1)).texts
 
     def test_a_narrow_terminal_stacks_profiles(self, run):
         wide, narrow = (run_as_text(run, top=10, width=width) for width in (120, 80))
