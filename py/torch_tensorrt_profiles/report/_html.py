@@ -42,7 +42,7 @@ def comparison_as_html(first: Run, second: Run, *, top: int) -> str:
 
 
 def _about(run: Run) -> str:
-    processes = len({(engine.pid, engine.rank) for engine in run.engines})
+    processes = len({engine.process for engine in run.engines})
     return (
         f'<p class="about">{len(run.engines)} engine(s) in {processes} process(es). Layer times are the GPU\'s, as '
         f"TensorRT's profiler reports them; a profiled call is slower than one that is not.</p>"

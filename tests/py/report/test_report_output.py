@@ -436,7 +436,22 @@ class TestTimeline:
             write_engine(tmp_path / f"host{rank}", PREFILL, pid=1, rank=rank)
         events = json.loads(run_as_timeline(read_run(tmp_path)))["traceEvents"]
         names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
-        assert names == {number: f"Torch-TensorRT, rank {rank}, process 1" for number, rank in ((1, 0), (0, 1), (2, 2))}
+        assert names == {
+            number: f"Torch-TensorRT, rank {rank}, process 1, in host{rank}" for number, rank in ((1, 0), (0, 1), (2, 2))
+        }
+
+    def test_hosts_whose_processes_have_the_same_number(self, tmp_path):
+        """Without ranks only the folders tell them apart, be it an engine's own or that of all."""
+        for host in ("host0", "host1"):
+            write_engine(tmp_path / host, PREFILL, pid=1)
+            write_engine(tmp_path / host, DECODE, pid=1, object_id="0x2", folder="decoder_engine.1")
+        run = read_run(tmp_path)
+        assert len({engine.label for engine in run.engines}) == 4
+        assert "4 engine(s) in 2 process(es)" in run_as_html(run, top=1)
+        events = json.loads(run_as_timeline(run))["traceEvents"]
+        names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+        assert names == {1: "Torch-TensorRT, process 1, in host0", 0: "Torch-TensorRT, process 1, in host1"}
+        assert {event["pid"] for event in events if event["ph"] == "X"} == set(names)
 
     def test_a_process_that_nobody_knows_shares_no_number(self, tmp_path):
         write_engine(tmp_path, PREFILL, pid=0)
