@@ -178,7 +178,7 @@ def _profiles(saved: SavedProgram, wanted: Sequence[str]) -> list[str | int]:
             chosen.append(int(name))
         else:
             known = ", ".join(names) if names else "without names: select by index, from 0"
-            raise click.ClickException(f"unknown optimization profile {name!r}; this program's profiles are {known}")
+            raise click.ClickException(f"the program has no optimization profile {name!r}; its profiles are {known}")
     return chosen or list(names) or list(range(count or 1))
 
 

@@ -96,7 +96,7 @@ def read_pickle(content: bytes) -> Any:
     try:
         return _Reader(content).load()
     except RecursionError:
-        raise PickleError("is nested too deeply") from None
+        raise PickleError("is nested too deeply for a pickle") from None
     except Exception as error:  # a damaged pickle raises just about anything
         raise PickleError(f"is no readable pickle ({type(error).__name__}: {error})") from None
 
