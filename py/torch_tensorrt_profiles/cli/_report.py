@@ -104,7 +104,9 @@ def _with_profiles(run: Run, wanted: tuple[str, ...]) -> Run:
     def is_wanted(profile: ProfileTimes) -> bool:
         return profile.label in wanted or (str(profile.index) in indices and str(profile.index) in wanted)
 
-    engines = [dataclasses.replace(engine, profiles=tuple(filter(is_wanted, engine.profiles))) for engine in run.engines]
+    engines = [
+        dataclasses.replace(engine, profiles=tuple(filter(is_wanted, engine.profiles))) for engine in run.engines
+    ]
     return dataclasses.replace(run, engines=tuple(engine for engine in engines if engine.profiles))
 
 

@@ -437,7 +437,8 @@ class TestTimeline:
         events = json.loads(run_as_timeline(read_run(tmp_path)))["traceEvents"]
         names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
         assert names == {
-            number: f"Torch-TensorRT, rank {rank}, process 1, in host{rank}" for number, rank in ((1, 0), (0, 1), (2, 2))
+            number: f"Torch-TensorRT, rank {rank}, process 1, in host{rank}"
+            for number, rank in ((1, 0), (0, 1), (2, 2))
         }
 
     def test_hosts_whose_processes_have_the_same_number(self, tmp_path):
