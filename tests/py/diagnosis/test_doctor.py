@@ -68,11 +68,19 @@ class TestStaticChecks:
         assert says in check.found
         assert fix in check.fix
 
-    @pytest.mark.parametrize("variable", ["TORCHTRT_PROFILES", "TORCH_DEVICE_BACKEND_AUTOLOAD"])
-    def test_the_environment(self, variable):
-        check = found("environment", {variable: "0"})
+    @pytest.mark.parametrize(
+        ("variable", "value"),
+        [
+            ("TORCHTRT_PROFILES", "0"),
+            ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
+            ("TORCH_DEVICE_BACKEND_AUTOLOAD", "true"),  # to torch all but 1 is no
+            ("TORCH_DEVICE_BACKEND_AUTOLOAD", ""),
+        ],
+    )
+    def test_the_environment(self, variable, value):
+        check = found("environment", {variable: value})
         assert check.status is Status.PROBLEM
-        assert variable in check.found
+        assert f"{variable}={value} " in check.found
         assert variable in check.fix
 
     def test_python(self, monkeypatch):
