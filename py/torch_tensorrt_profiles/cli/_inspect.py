@@ -38,7 +38,7 @@ _SHOWN_SETTINGS = (
 )
 
 
-@click.command("inspect")
+@click.command("inspect", short_help="Show the engines, bindings and profiles in a saved program.")
 @click.argument("program", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 @click.option("--no-gpu", is_flag=True, help="Do not load engines on the GPU, which tells their memory.")

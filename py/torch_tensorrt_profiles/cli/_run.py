@@ -66,7 +66,7 @@ class _Options:
     context_per_profile: bool
 
 
-@click.command("run")
+@click.command("run", short_help="Measure a saved program's latency under each optimization profile.")
 @click.argument("package", type=click.Path(path_type=Path))
 @click.option(
     "--shapes", multiple=True, metavar="NAME=1x128", help="Shape of an input; give it again, or separate by commas."
@@ -166,7 +166,10 @@ def _profiles(saved: SavedProgram, wanted: Sequence[str]) -> list[str | int]:
         click.ClickException: the program has no engine, or no such profile.
     """
     if not saved.engines:
-        raise click.ClickException(f"{saved.path} holds no TensorRT engine: {'; '.join(saved.remarks) or saved.form}")
+        raise click.ClickException(
+            f"{saved.path} holds no TensorRT engine: {'; '.join(saved.remarks) or saved.form}. Compile the program with "
+            f"torch_tensorrt.dynamo.compile, and save what that returns"
+        )
     records = [engine.profiles for engine in saved.engines if engine.profiles is not None]
     names = list(dict.fromkeys(name for record in records for name in record.names if name))
     count = max((len(record.names) for record in records), default=None)

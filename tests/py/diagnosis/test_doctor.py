@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch_tensorrt_profiles._stand_ins import CAPABILITY_VARIABLE
 from torch_tensorrt_profiles.diagnosis import _checks, _process
 from torch_tensorrt_profiles.diagnosis._checks import Status, static_checks
 
@@ -133,6 +134,13 @@ class TestProcessChecks:
         assert "see the other checks" in checks["import"].fix
         assert "lib.so does not load" in checks["activation"].found
         assert "Install torch-tensorrt-profiles again" in checks["activation"].fix
+
+    @pytest.mark.skipif(not NO_GPU, reason="about hosts without a GPU")
+    def test_a_compute_capability_that_is_none(self, monkeypatch):
+        monkeypatch.setenv(CAPABILITY_VARIABLE, "hopper")
+        check = next(check for check in _process.process_checks(run_an_engine=False) if check.name == "import")
+        assert f"{CAPABILITY_VARIABLE}='hopper' is not a compute capability" in check.found
+        assert check.fix.startswith(f"Unset {CAPABILITY_VARIABLE}")
 
     def test_the_engine_crashes(self, monkeypatch):
         check = probed(monkeypatch, ON_A_GPU, "the process was ended by SIGSEGV")["small engine"]

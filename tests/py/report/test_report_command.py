@@ -245,6 +245,11 @@ def test_needs_no_torch(traces):
     assert "layers by their largest share" in done.stdout
 
 
+def test_the_list_of_commands_is_whole_on_a_small_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "..." not in torchtrtprof("--help").stdout.partition("Commands:")[2]
+
+
 @pytest.mark.parametrize("command", [[], ["report"]])
 def test_help(command):
     done = torchtrtprof(*command, "--help")
