@@ -167,8 +167,8 @@ def _profiles(saved: SavedProgram, wanted: Sequence[str]) -> list[str | int]:
     """
     if not saved.engines:
         raise click.ClickException(
-            f"{saved.path} holds no TensorRT engine: {'; '.join(saved.remarks) or saved.form}. Compile the program with "
-            f"torch_tensorrt.dynamo.compile, and save what that returns"
+            f"{saved.path} holds no TensorRT engine: {'; '.join(saved.remarks) or saved.form}. "
+            f"Compile the program with torch_tensorrt.dynamo.compile, and save what that returns"
         )
     records = [engine.profiles for engine in saved.engines if engine.profiles is not None]
     names = list(dict.fromkeys(name for record in records for name in record.names if name))
