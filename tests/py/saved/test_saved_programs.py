@@ -352,6 +352,12 @@ class TestPickles:
         assert held["bytes"] == b"\x00\xff"
         assert held["order"][0] == 1
 
+    def test_a_damaged_number_asks_for_no_memory(self):
+        """Of the Unpickler, 24 GB."""
+        content = b"\x80\x02]r" + (1_500_000_000).to_bytes(4, "little") + b"."
+        with pytest.raises(PickleError, match="object 1500000000 in 9 bytes"):
+            read_pickle(content)
+
     def test_what_refers_to_itself_is_walked_once(self):
         loop: list[object] = []
         loop.append(loop)
