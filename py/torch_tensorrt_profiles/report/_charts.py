@@ -13,7 +13,7 @@ from torch_tensorrt_profiles.report._text_table import printable
 COLOURS = 9
 _WIDTH = 960
 _LABEL = 330
-_CHAR = 7.0  # of the page's 12-pixel monospace font
+_CHAR = 7.25  # of the page's 12-pixel monospace font
 _BAR, _GAP = 12, 8
 
 
