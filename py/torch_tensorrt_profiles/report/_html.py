@@ -66,7 +66,7 @@ def _engine(engine: EngineTimes, top: int) -> Iterator[str]:
         "rank": engine.rank,
         "device": None if engine.device is None else f"cuda:{engine.device}",
         "format": engine.format or None,
-        "folder": engine.folder,
+        "folder": None if engine.folder == "." else engine.folder,
     }
     about = ", ".join(f"{key} {value}" for key, value in known.items() if value is not None)
     yield f'<p class="about">{text_of(about)}</p>'

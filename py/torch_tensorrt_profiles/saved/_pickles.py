@@ -104,7 +104,7 @@ def read_pickle(content: bytes) -> Any:
 
 
 def _check_numbers(content: bytes) -> None:
-    """Objects are numbered, and the Unpickler makes a list as long as the largest number: a bit may ask for gigabytes."""
+    """Objects are numbered, and the Unpickler's list is as long as the largest number: a bit may ask for gigabytes."""
     for opcode, number, _ in pickletools.genops(content):
         if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and isinstance(number, int) and number > len(content):
             raise pickle.UnpicklingError(f"object {number} in {len(content)} bytes")

@@ -310,6 +310,7 @@ class TestHtml:
         assert page.elements.count("svg") == 3
         assert "script" not in page.elements
         assert {"48.6%", "-0.3100", "prefill", "decode"} <= set(page.texts)
+        assert "process 4711, device cuda:0, format trex" in page.texts
 
     def test_the_bar_of_shares_is_whole_and_has_a_colour_per_layer(self, tmp_path):
         """Also where other layers cost the most under another profile."""
