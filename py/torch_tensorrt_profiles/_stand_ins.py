@@ -19,6 +19,8 @@ from typing import Any
 #: so it only steers choices such as whether FP8 is offered.
 CAPABILITY_VARIABLE = "TORCHTRT_PROFILES_COMPUTE_CAPABILITY"
 DEFAULT_CAPABILITY = (9, 0)
+#: The name of the device that stands in for a GPU, in the record of an engine that was built without one.
+STAND_IN_NAME = "stand-in"
 _STAND_IN_MEMORY = 80 << 30
 
 _lock = threading.RLock()
@@ -76,7 +78,7 @@ def _lend(capability: tuple[int, int]) -> None:
 
     major, minor = capability
     properties = SimpleNamespace(
-        name="stand-in", major=major, minor=minor, total_memory=_STAND_IN_MEMORY, multi_processor_count=1
+        name=STAND_IN_NAME, major=major, minor=minor, total_memory=_STAND_IN_MEMORY, multi_processor_count=1
     )
     answers: dict[str, Callable[..., Any]] = {
         "get_device_capability": lambda device=None: capability,

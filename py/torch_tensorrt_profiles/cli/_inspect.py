@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from torch_tensorrt_profiles._stand_ins import STAND_IN_NAME
 from torch_tensorrt_profiles.cli._output import progress
 from torch_tensorrt_profiles.report._text_table import printable, text_table
 from torch_tensorrt_profiles.saved._engine import EngineError, SavedEngine
@@ -37,7 +38,7 @@ _SHOWN_SETTINGS = (
 )
 
 
-@click.command("inspect")
+@click.command("inspect", short_help="Show the engines, bindings and profiles in a saved program.")
 @click.argument("program", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 @click.option("--no-gpu", is_flag=True, help="Do not load engines on the GPU, which tells their memory.")
@@ -163,8 +164,9 @@ def _engine_lines(engine: dict[str, Any], width: int) -> Iterator[str]:
     yield f"engine {printable(engine['name'])}, {_size(engine['plan_bytes'])}"
     device = engine["device"]
     if device:
-        built_for = f"{device['name']}, compute capability {device['capability']}, {engine['target_platform']}"
-        yield f"  built for {printable(built_for)}"
+        where = "on a host without a GPU" if device["name"] == STAND_IN_NAME else f"for {device['name']}"
+        built = f"built {where}, compute capability {device['capability']}, {engine['target_platform']}"
+        yield f"  {printable(built)}"
     gpu = engine["on_this_gpu"]
     if isinstance(gpu, str):
         yield f"  memory: not known, {printable(gpu)}"

@@ -26,7 +26,7 @@ def check_writable(paths: Sequence[Path], *, force: bool) -> None:
         try:
             _check_writable(path, force=force)
         except OSError as error:
-            raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
+            raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
 
 
 def _check_writable(path: Path, *, force: bool) -> None:
@@ -62,7 +62,7 @@ def write_file(path: Path, text: str, *, force: bool) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             fresh.unlink()
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
     click.echo(f"wrote {path}", err=True)
 
 

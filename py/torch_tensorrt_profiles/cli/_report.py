@@ -10,7 +10,7 @@ import click
 
 from torch_tensorrt_profiles.cli._output import check_writable, force_option, progress, write_file
 from torch_tensorrt_profiles.report._html import comparison_as_html, run_as_html
-from torch_tensorrt_profiles.report._model import Run
+from torch_tensorrt_profiles.report._model import ProfileTimes, Run
 from torch_tensorrt_profiles.report._records import runs_as_csv, runs_as_json
 from torch_tensorrt_profiles.report._run import NoTracesError, read_run, trace_files
 from torch_tensorrt_profiles.report._text import comparison_as_text, run_as_text
@@ -32,7 +32,13 @@ _TOP = {"table": 10, "html": 20}
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; html needs one.")
 @click.option("--top", type=click.IntRange(min=1), help="Layers per engine in tables (10) and charts (20).")
-@click.option("--profile", "profiles", multiple=True, help="Only this optimization profile; may be given again.")
+@click.option(
+    "--profile",
+    "profiles",
+    multiple=True,
+    metavar="NAME",
+    help="Only this optimization profile, by name or index; may be given again.",
+)
 @click.option("--perfetto", type=click.Path(path_type=Path), help="Also merge all traces into one timeline.")
 @force_option
 def command(
@@ -85,15 +91,21 @@ def _read(directory: Path) -> Run:
 def _with_profiles(run: Run, wanted: tuple[str, ...]) -> Run:
     if not wanted:
         return run
-    known = list(dict.fromkeys(profile.label for engine in run.engines for profile in engine.profiles))
-    for name in wanted:
-        if name not in known:
+    ran = [profile for engine in run.engines for profile in engine.profiles]
+    names = dict.fromkeys(profile.label for profile in ran)
+    # As optimization_profile selects: by index where no profile has that name.
+    indices = {str(profile.index) for profile in ran if profile.index is not None} - names.keys()
+    for which in wanted:
+        if which not in names and which not in indices:
             raise click.ClickException(
-                f"no engine in {run.directory} ran under the profile {name!r}; those that did: {', '.join(known)}"
+                f"no engine in {run.directory} ran under the profile {which!r}; those that did: {', '.join(names)}"
             )
+
+    def is_wanted(profile: ProfileTimes) -> bool:
+        return profile.label in wanted or (str(profile.index) in indices and str(profile.index) in wanted)
+
     engines = [
-        dataclasses.replace(engine, profiles=tuple(p for p in engine.profiles if p.label in wanted))
-        for engine in run.engines
+        dataclasses.replace(engine, profiles=tuple(filter(is_wanted, engine.profiles))) for engine in run.engines
     ]
     return dataclasses.replace(run, engines=tuple(engine for engine in engines if engine.profiles))
 

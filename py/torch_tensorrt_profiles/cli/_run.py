@@ -66,7 +66,7 @@ class _Options:
     context_per_profile: bool
 
 
-@click.command("run")
+@click.command("run", short_help="Measure a saved program's latency under each optimization profile.")
 @click.argument("package", type=click.Path(path_type=Path))
 @click.option(
     "--shapes", multiple=True, metavar="NAME=1x128", help="Shape of an input; give it again, or separate by commas."
@@ -123,13 +123,13 @@ def command(
     PACKAGE is loaded, and so its code is run: use files that you trust. Exits with 2 where there is no GPU.
     """
     how = _Options(**options)
+    _require_gpu()  # first: correcting the options would not help
     try:
         saved = read_program(package)
         given = parse_shapes(shapes)
         profiles = _profiles(saved, wanted)
         if saved.inputs:  # the other forms tell them when they are loaded
             _with_shapes(saved.inputs, profiles, given, saved)
-        _require_gpu()
         if how.trace is not None:
             _check_folder(how.trace, force=force)
         activate()
@@ -166,7 +166,10 @@ def _profiles(saved: SavedProgram, wanted: Sequence[str]) -> list[str | int]:
         click.ClickException: the program has no engine, or no such profile.
     """
     if not saved.engines:
-        raise click.ClickException(f"{saved.path} holds no TensorRT engine: {'; '.join(saved.remarks) or saved.form}")
+        raise click.ClickException(
+            f"{saved.path} holds no TensorRT engine: {'; '.join(saved.remarks) or saved.form}. "
+            f"Compile the program with torch_tensorrt.dynamo.compile, and save what that returns"
+        )
     records = [engine.profiles for engine in saved.engines if engine.profiles is not None]
     names = list(dict.fromkeys(name for record in records for name in record.names if name))
     count = max((len(record.names) for record in records), default=None)
@@ -178,7 +181,7 @@ def _profiles(saved: SavedProgram, wanted: Sequence[str]) -> list[str | int]:
             chosen.append(int(name))
         else:
             known = ", ".join(names) if names else "without names: select by index, from 0"
-            raise click.ClickException(f"unknown optimization profile {name!r}; this program's profiles are {known}")
+            raise click.ClickException(f"the program has no optimization profile {name!r}; its profiles are {known}")
     return chosen or list(names) or list(range(count or 1))
 
 

@@ -134,8 +134,8 @@ def _environment(environment: Mapping[str, str]) -> Check:
     if switched_off(environment):
         found = f"{SWITCH}={environment[SWITCH]} switches this package off"
         return Check("environment", Status.PROBLEM, found, f"unset {SWITCH}")
-    if environment.get(AUTOLOAD) == "0":
-        found = f"{AUTOLOAD}=0 keeps torch from calling it"
+    if (autoload := environment.get(AUTOLOAD, "1")) != "1":  # torch compares with that
+        found = f"{AUTOLOAD}={autoload} keeps torch from calling it"
         fix = f"Unset {AUTOLOAD}, or import torch_tensorrt_profiles after torch_tensorrt in your program."
         return Check("environment", Status.PROBLEM, found, fix)
     return Check("environment", Status.OK, "nothing switches this package off")

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from torch_tensorrt_profiles._stand_ins import CAPABILITY_VARIABLE
 from torch_tensorrt_profiles._version import SUPPORTED_SERIES
 from torch_tensorrt_profiles.diagnosis._checks import Check, Status
 
@@ -68,6 +69,8 @@ def _fix_of_import(trouble: str) -> str:
             "Torch-TensorRT alone needs a GPU to be imported. Use a GPU host, or have this package active, with which "
             "it is imported anywhere: see the other checks for why it is not."
         )
+    if CAPABILITY_VARIABLE in trouble:
+        return f"Unset {CAPABILITY_VARIABLE}, or set it to a compute capability such as 8.9."
     return f"Run {sys.executable} -c 'import torch_tensorrt' and read its whole output; reinstall what it names."
 
 

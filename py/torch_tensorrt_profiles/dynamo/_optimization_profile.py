@@ -234,7 +234,7 @@ def _axis_ranges(spec: Mapping[Any, Any], where: str) -> AxisRanges:
     ranges = {}
     for key, value in spec.items():
         if not is_integer(key):
-            raise TypeError(f"{where}: an axis has to be an integer, found {key!r} of type {type(key).__name__}")
+            raise TypeError(f"{where}: an axis is an integer, found {key!r} of type {type(key).__name__}")
         axis = operator.index(key)
         ranges[axis] = _axis_range(value, f"{where}, axis {axis}")
     return AxisRanges(tuple(sorted(ranges.items())))

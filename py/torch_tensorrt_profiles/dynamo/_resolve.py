@@ -18,6 +18,9 @@ from torch_tensorrt_profiles.dynamo._optimization_profile import (
 )
 from torch_tensorrt_profiles.dynamo._spans import at_least_one
 
+#: For messages.
+_EXAMPLE = "OptimizationProfile('decode', {'input_ids': {1: 1}})"
+
 
 @dataclass(frozen=True)
 class InputLimits:
@@ -88,12 +91,21 @@ def resolve(
     return Resolution(names, symbols, shapes, envelope)
 
 
+def _as_call(given: object) -> str:
+    """The call that makes a profile of what was given instead, or an example of one."""
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], Mapping):
+        return f"OptimizationProfile({given[0]!r}, {given[1]!r})"
+    if isinstance(given, Mapping):
+        return f"OptimizationProfile(name, {given!r})"
+    return f"it as a call, such as {_EXAMPLE}"
+
+
 def check_profiles(profiles: Sequence[OptimizationProfile]) -> None:
     """Raises TypeError or ValueError unless ``profiles`` is a list of at least one profile, each of its own name."""
     if not isinstance(profiles, (list, tuple)):
         raise TypeError(
             f"optimization_profiles has to be a list of OptimizationProfile, found {type(profiles).__name__}: "
-            f"{profiles!r}"
+            f"{profiles!r}. Give a list, such as [{_EXAMPLE}]"
         )
     if not profiles:
         raise ValueError("optimization_profiles is empty: give at least one OptimizationProfile, or leave it out")
@@ -102,7 +114,7 @@ def check_profiles(profiles: Sequence[OptimizationProfile]) -> None:
         if not isinstance(profile, OptimizationProfile):
             raise TypeError(
                 f"optimization_profiles[{index}] has to be an OptimizationProfile, found {type(profile).__name__}: "
-                f"{profile!r}"
+                f"{profile!r}. Write {_as_call(profile)}"
             )
         if profile.name in seen:
             raise ValueError(

@@ -87,7 +87,7 @@ def _by_name(inputs: Sequence[ProgramInput], given: Mapping[str, tuple[int, ...]
     for name in given:
         if name not in names:
             known = ", ".join(f"{entry.name} ({_shown(entry.shape)})" for entry in inputs)
-            raise ShapeError(f"the program has no input {name!r}; its inputs are {known or 'none'}")
+            raise ShapeError(f"the saved program has no input {name!r}; its inputs are {known or 'none'}")
     return {names[name]: shape for name, shape in given.items()}
 
 

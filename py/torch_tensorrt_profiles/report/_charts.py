@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from torch_tensorrt_profiles.report._text_table import printable, shortened
+from torch_tensorrt_profiles.report._layer_names import short_layer_name
+from torch_tensorrt_profiles.report._text_table import printable
 
 #: How many colours the page has; series beyond share the last.
 COLOURS = 9
 _WIDTH = 960
 _LABEL = 330
-_CHAR = 7.0  # of the page's 12-pixel monospace font
+_CHAR = 7.25  # of the page's 12-pixel monospace font
 _BAR, _GAP = 12, 8
 
 
@@ -101,7 +102,7 @@ def _legend(names: Sequence[str], per_line: int = 4) -> tuple[list[str], int]:
     step = _WIDTH // per_line
     for number, name in enumerate(names):
         x, y = number % per_line * step, number // per_line * 18
-        shown = shortened(printable(name), int((step - 24) / _CHAR))
+        shown = short_layer_name(printable(name), int((step - 24) / _CHAR))
         parts.append(
             f'<g><title>{text_of(name)}</title><rect class="c{min(number, COLOURS - 1)}" x="{x}" y="{y}" width="12" '
             f'height="12"/><text x="{x + 18}" y="{y + 10}">{escape(shown)}</text></g>'
@@ -110,7 +111,7 @@ def _legend(names: Sequence[str], per_line: int = 4) -> tuple[list[str], int]:
 
 
 def _label(name: str, y: float) -> str:
-    shown = shortened(printable(name), int((_LABEL - 10) / _CHAR))
+    shown = short_layer_name(printable(name), int((_LABEL - 10) / _CHAR))
     return (
         f'<text class="label" x="{_LABEL - 8}" y="{y:.1f}" text-anchor="end"><title>{text_of(name)}</title>'
         f"{escape(shown)}</text>"

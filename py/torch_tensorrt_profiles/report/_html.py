@@ -10,7 +10,16 @@ from torch_tensorrt_profiles.report._charts import Bar, text_of
 from torch_tensorrt_profiles.report._model import EngineTimes, ProfileTimes, Run
 from torch_tensorrt_profiles.report._page import page
 from torch_tensorrt_profiles.report._side_by_side import Cell, Difference, Pair, groups_of, pairs_of, rows_of
-from torch_tensorrt_profiles.report._text import NOTHING, change, change_of_mean, figures, milliseconds, percent, signed
+from torch_tensorrt_profiles.report._text import (
+    NOTHING,
+    change,
+    change_of_mean,
+    figures,
+    milliseconds,
+    number_of_layers,
+    percent,
+    signed,
+)
 
 _PARTS = _charts.COLOURS - 1  # of a stacked bar, before "all others"
 
@@ -33,7 +42,7 @@ def comparison_as_html(first: Run, second: Run, *, top: int) -> str:
 
 
 def _about(run: Run) -> str:
-    processes = len({(engine.pid, engine.rank) for engine in run.engines})
+    processes = len({engine.process for engine in run.engines})
     return (
         f'<p class="about">{len(run.engines)} engine(s) in {processes} process(es). Layer times are the GPU\'s, as '
         f"TensorRT's profiler reports them; a profiled call is slower than one that is not.</p>"
@@ -57,7 +66,7 @@ def _engine(engine: EngineTimes, top: int) -> Iterator[str]:
         "rank": engine.rank,
         "device": None if engine.device is None else f"cuda:{engine.device}",
         "format": engine.format or None,
-        "folder": engine.folder,
+        "folder": None if engine.folder == "." else engine.folder,
     }
     about = ", ".join(f"{key} {value}" for key, value in known.items() if value is not None)
     yield f'<p class="about">{text_of(about)}</p>'
@@ -119,14 +128,14 @@ def _layer_table(profiles: Sequence[ProfileTimes]) -> str:
         columns = ["share", "mean ms", "total ms", "count"] + [f"vs {profiles[0].label}"] * (number > 0)
         groups.append(f'<th colspan="{len(columns)}">{text_of(profile.label)}</th>')
         header += columns
-    rows = []
-    for row in rows_of(profiles):
+    layers, rows = rows_of(profiles), []
+    for row in layers:
         cells = [row.layer]
         for number, cell in enumerate(row.cells):
             cells += figures(cell) + [change_of_mean(row.cells[0], cell)] * (number > 0)
         rows.append(cells)
     head = f'<tr class="groups">{"".join(groups)}</tr>'
-    return f"<details><summary>All {len(rows)} layers</summary>{_table(header, rows, head)}</details>"
+    return f"<details><summary>All {number_of_layers(layers)}</summary>{_table(header, rows, head)}</details>"
 
 
 def _phase_bars(engine: EngineTimes) -> str:
@@ -158,7 +167,7 @@ def _pair(pair: Pair, top: int) -> Iterator[str]:
     four = ["share", "mean ms", "total ms", "count"]
     head = '<tr class="groups"><th></th><th colspan="4">A</th><th colspan="4">B</th><th></th><th></th></tr>'
     table = _table(["layer", *four, *four, "B - A", "B / A"], cells, head)
-    yield f"<details><summary>All {len(rows)} layers</summary>{table}</details>"
+    yield f"<details><summary>All {number_of_layers([row for row, _ in rows])}</summary>{table}</details>"
 
 
 def _ratio(delta: Difference | None) -> str:

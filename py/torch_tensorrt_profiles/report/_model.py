@@ -67,6 +67,7 @@ class EngineTimes:
     Attributes:
         name: Torch-TensorRT's name of the engine; several engines of a run may have the same.
         folder: where its files are, relative to the directory that was read.
+        prefix: what its process was told to write to, relative to the directory that was read.
         format: ``perfetto`` or ``trex``.
         pid, rank, device: None where the run does not tell.
         profile_names: as recorded with the traces; empty for an engine without names.
@@ -76,6 +77,7 @@ class EngineTimes:
 
     name: str
     folder: str
+    prefix: str
     format: str
     pid: int | None
     rank: int | None
@@ -85,6 +87,11 @@ class EngineTimes:
     phases: dict[str, tuple[Event, ...]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     label: str = ""
+
+    @property
+    def process(self) -> tuple[str, int | None, int | None]:
+        """What engines of one process have in common: hosts and containers have processes of the same number."""
+        return self.prefix, self.pid, self.rank
 
     @property
     def total_ms(self) -> float:
@@ -109,12 +116,15 @@ class Run:
 
 
 def with_labels(engines: list[EngineTimes]) -> tuple[EngineTimes, ...]:
-    """The engines with labels that tell them apart: the name, and as much of rank, process and number as that takes."""
+    """The engines with labels that tell them apart: the name, and as much as that takes.
+
+    That is their rank, their process, where it wrote to, and a number.
+    """
 
     def told_apart_by(*parts: str) -> list[str]:
         labels = []
         for engine in engines:
-            known = {"rank": engine.rank, "pid": engine.pid}
+            known = {"rank": engine.rank, "pid": engine.pid, "in": None if engine.prefix == "." else engine.prefix}
             extra = [f"{part} {known[part]}" for part in parts if known[part] is not None]
             labels.append(" ".join([engine.name, *(["(" + ", ".join(extra) + ")"] if extra else [])]))
         return labels
@@ -122,14 +132,19 @@ def with_labels(engines: list[EngineTimes]) -> tuple[EngineTimes, ...]:
     labels = next(
         (
             labels
-            for labels in (told_apart_by(), told_apart_by("rank"), told_apart_by("rank", "pid"))
+            for labels in (
+                told_apart_by(),
+                told_apart_by("rank"),
+                told_apart_by("rank", "pid"),
+                told_apart_by("rank", "pid", "in"),
+            )
             if len(set(labels)) == len(labels)
         ),
         None,
     )
     if labels is None:
         seen: dict[str, int] = {}
-        labels = told_apart_by("rank", "pid")
+        labels = told_apart_by("rank", "pid", "in")
         for position, label in enumerate(labels):
             seen[label] = seen.get(label, 0) + 1
             if seen[label] > 1:

@@ -188,13 +188,16 @@ class _Reader:
                     if path is not None:
                         self._skip(path, f"has no {files.name}{LAYERS_SUFFIX} beside it")
             return None
-        pid, rank = _told_by_folder(files.folder.name, trace)
+        pid, rank, prefix = _told_by_folder(files.folder, trace)
         device = None
         if owner is not None:
             pid, rank, device = owner.pid, owner.record.rank, owner.record.device
+            prefix = owner.list_file.parent
         return EngineTimes(
             name=files.name,
             folder=str(files.folder.relative_to(self._directory)),
+            # That of a folder which is read alone is outside of it.
+            prefix=str(prefix.relative_to(self._directory)) if prefix.is_relative_to(self._directory) else ".",
             format=trace.format if trace is not None else owner.record.format if owner is not None else "",
             pid=pid,
             rank=rank,
@@ -263,13 +266,13 @@ class _Reader:
         return f"{self._given} holds no usable layer trace (<engine>{LAYERS_SUFFIX}). Skipped:{shown}{more}"
 
 
-def _told_by_folder(folder: str, trace: LayerTrace | None) -> tuple[int | None, int | None]:
-    """Process and rank of an engine that no list tells of."""
-    match = _FOLDER.search(folder)
+def _told_by_folder(folder: Path, trace: LayerTrace | None) -> tuple[int | None, int | None, Path]:
+    """Process, rank and prefix of an engine that no list tells of."""
+    match = _FOLDER.search(folder.name)
     pid = int(match["pid"]) if match else None
     if trace is not None and trace.pid is not None:
         pid = trace.pid
-    return pid, int(match["rank"]) if match and match["rank"] else None
+    return pid, int(match["rank"]) if match and match["rank"] else None, folder.parent if match else folder
 
 
 def _remarks(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from torch_tensorrt_profiles.report._layer_names import short_layer_name
 from torch_tensorrt_profiles.report._model import EngineTimes, LayerTime, ProfileTimes, Run
 from torch_tensorrt_profiles.report._side_by_side import (
     Cell,
@@ -43,8 +44,11 @@ def comparison_as_text(first: Run, second: Run, *, top: int, width: int) -> str:
 
 def _overview(run: Run, width: int) -> str:
     total = sum(engine.total_ms for engine in run.engines)
-    rows = []
+    rows, idle = [], 0
     for engine in run.engines:
+        layers = {layer.name for profile in engine.profiles for layer in profile.layers}
+        busy = {layer.name for profile in engine.profiles for layer in profile.layers if layer.total_ms > 0}
+        idle += len(layers - busy)
         rows.append(
             [
                 engine.label,
@@ -53,13 +57,14 @@ def _overview(run: Run, width: int) -> str:
                 _known(engine.device),
                 engine.format,
                 ", ".join(profile.label for profile in engine.profiles) or NOTHING,
-                str(len({layer.name for profile in engine.profiles for layer in profile.layers})),
+                str(len(busy)),
                 milliseconds(engine.total_ms),
                 percent(engine.total_ms / total if total > 0 else 0),
             ]
         )
     header = ["engine", "process", "rank", "device", "format", "profiles", "layers", "total ms", "share"]
-    return text_table(header, rows, left=(0, 4, 5), width=width, shrink=(0, 5))
+    table = text_table(header, rows, left=(0, 4, 5), width=width, shrink=(0, 5))
+    return f"{table}\n(layers are those that took time; {idle} more took none)" if idle else table
 
 
 def _known(value: int | None) -> str:
@@ -73,7 +78,7 @@ def _engine(engine: EngineTimes, *, top: int, width: int) -> str:
         for columns in _fitting(profiles, width):
             lines.append(_layer_table(profiles, columns, rows[:top], width))
         if len(rows) > top:
-            lines.append(f"({len(rows) - top} more layers; --top shows more)")
+            lines.append(f"({number_of_layers(rows[top:], 'more ')}; --top shows more)")
     lines += [f"Note: {remark}" for remark in engine.remarks]
     return "\n".join(lines)
 
@@ -100,7 +105,7 @@ def _layer_table(profiles: Sequence[ProfileTimes], columns: Sequence[int], rows:
             if i > 0:
                 line.append(change_of_mean(row.cells[0], row.cells[i]))
         cells.append(line)
-    return text_table(header, cells, groups=groups, width=width)
+    return text_table(header, cells, groups=groups, width=width, shorten=short_layer_name)
 
 
 def _pair(pair: Pair, *, top: int, width: int) -> str:
@@ -120,11 +125,20 @@ def _pair(pair: Pair, *, top: int, width: int) -> str:
     cells.append(["all layers", *map(milliseconds, summed), signed(summed[1] - summed[0]), ratio])
     lines = [
         f"{title}: layers that changed most",
-        text_table(["layer", f"A {kind} ms", f"B {kind} ms", "B - A", "B / A"], cells, width=width),
+        text_table(
+            ["layer", f"A {kind} ms", f"B {kind} ms", "B - A", "B / A"], cells, width=width, shorten=short_layer_name
+        ),
     ]
     if len(rows) > top:
-        lines.append(f"({len(rows) - top} more layers; --top shows more)")
+        lines.append(f"({number_of_layers([row for row, _ in rows[top:]], 'more ')}; --top shows more)")
     return "\n".join(lines)
+
+
+def number_of_layers(rows: Sequence[Row], kind: str = "") -> str:
+    """How many layers there are, and how many of them TensorRT reports without time."""
+    idle = sum(not any(cell is not None and cell.layer.total_ms > 0 for cell in row.cells) for row in rows)
+    took_none = f", {'all' if idle == len(rows) else idle} of which took no time" if idle else ""
+    return f"{len(rows)} {kind}layer{'s' * (len(rows) != 1)}{took_none}"
 
 
 def _value(layer: LayerTime, *, of_means: bool) -> float:

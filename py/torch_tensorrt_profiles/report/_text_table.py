@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 #: Of a column that gives way.
 _NARROWEST = 8
+#: For what is left out.
+ELLIPSIS = "..."
 #: With what turns the direction of writing.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -24,22 +27,23 @@ def width_of(text: str) -> int:
     )
 
 
-def shortened(text: str, width: int) -> str:
-    """The text, with its middle left out where it is longer: layer names differ at both ends."""
+def shortened(text: str, width: int, front: float = 0.5) -> str:
+    """The text, with its middle left out where it is longer; ``front`` (0 to 1) of what is shown is its beginning."""
     if width_of(text) <= width:
         return text
-    front = (width - 3 + 1) // 2
-    back = width - 3 - front
+    room = width - len(ELLIPSIS)
+    begin = math.ceil(room * front)
+    back = room - begin
     head, tail = "", ""
     for char in text:
-        if width_of(head + char) > front:
+        if width_of(head + char) > begin:
             break
         head += char
     for char in reversed(text):
         if width_of(char + tail) > back:
             break
         tail = char + tail
-    return f"{head}...{tail}"
+    return f"{head}{ELLIPSIS}{tail}"
 
 
 def text_table(
@@ -50,6 +54,7 @@ def text_table(
     left: Sequence[int] = (0,),
     width: int | None = None,
     shrink: Sequence[int] = (0,),
+    shorten: Callable[[str, int], str] = shortened,
 ) -> str:
     """A table whose columns are as wide as they need to be.
 
@@ -60,6 +65,7 @@ def text_table(
         left: the columns that are flush left; the others are flush right.
         width: the table's, in columns of the terminal; None: no limit.
         shrink: the columns that give way to ``width``, the widest first.
+        shorten: makes a cell fit into so many columns.
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(width_of(line[i]) for line in [list(header), *cells]) for i in range(len(header))]
@@ -74,7 +80,7 @@ def text_table(
     for row in [list(header), *cells]:
         padded = []
         for i, cell in enumerate(row):
-            fitted = shortened(cell, widths[i])
+            fitted = shorten(cell, widths[i])
             space = " " * (widths[i] - width_of(fitted))
             padded.append(fitted + space if i in left else space + fitted)
         lines.append("  ".join(padded).rstrip())

@@ -36,14 +36,14 @@ def run_as_timeline(run: Run) -> str:
 
 
 def _by_process(run: Run) -> dict[int, list[EngineTimes]]:
-    """Engines by the number of their process; ranks that share one, in containers of their own, get others."""
-    processes: dict[tuple[int | None, int | None], list[EngineTimes]] = {}
+    """Engines by the number of their process; processes that share one, on hosts of their own, get others."""
+    processes: dict[tuple[str, int | None, int | None], list[EngineTimes]] = {}
     for engine in run.engines:
-        processes.setdefault((engine.pid, engine.rank), []).append(engine)
+        processes.setdefault(engine.process, []).append(engine)
     taken = {engine.pid for engine in run.engines}
     free = (number for number in itertools.count() if number not in taken)
     numbered: dict[int, list[EngineTimes]] = {}
-    for (pid, _), engines in processes.items():
+    for (_, pid, _), engines in processes.items():
         numbered[next(free) if pid is None or pid in numbered else pid] = engines
     return numbered
 
@@ -54,6 +54,8 @@ def _process(pid: int, number: int, engine: EngineTimes) -> Iterator[dict[str, A
         name += f", rank {engine.rank}"
     if engine.pid is not None:
         name += f", process {engine.pid}"
+    if engine.prefix != ".":
+        name += f", in {engine.prefix}"
     yield _named("process_name", pid, 0, {"name": name})
     yield _named("process_sort_index", pid, 0, {"sort_index": number})
 

@@ -87,7 +87,7 @@ def read_json(path: Path) -> Any:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise TraceError("is no regular file")  # a pipe would be waited for
+            raise TraceError("is no regular file, as a trace is")  # a pipe would be waited for
         size = status.st_size
         if size > MAX_BYTES:
             raise TraceError(f"{size >> 20} MiB is too large for a trace (limit {MAX_BYTES >> 20} MiB)")
@@ -95,7 +95,7 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise TraceError(f"cannot be read: {error.strerror or error}") from None
     if not content.strip():
-        raise TraceError("is empty")
+        raise TraceError("is an empty file")
     try:
         return json.loads(content.decode("utf-8"), parse_constant=_no_constant)
     except UnicodeDecodeError as error:
@@ -107,7 +107,7 @@ def read_json(path: Path) -> Any:
             raise TraceError(f"ends in the middle (line {error.lineno}); it was cut off") from None
         raise TraceError(f"is not JSON (line {error.lineno}, column {error.colno}: {error.msg})") from None
     except ValueError as error:  # an integer with thousands of digits, or a constant
-        raise TraceError(f"is not JSON ({error})") from None
+        raise TraceError(f"is not JSON: {error}") from None
 
 
 def _no_constant(name: str) -> Any:

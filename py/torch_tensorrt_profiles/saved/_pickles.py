@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import pickletools
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -94,11 +95,19 @@ def read_pickle(content: bytes) -> Any:
         PickleError: it is no pickle, or cut off, or damaged.
     """
     try:
+        _check_numbers(content)
         return _Reader(content).load()
     except RecursionError:
-        raise PickleError("is nested too deeply") from None
+        raise PickleError("is nested too deeply for a pickle") from None
     except Exception as error:  # a damaged pickle raises just about anything
         raise PickleError(f"is no readable pickle ({type(error).__name__}: {error})") from None
+
+
+def _check_numbers(content: bytes) -> None:
+    """Objects are numbered, and the Unpickler's list is as long as the largest number: a bit may ask for gigabytes."""
+    for opcode, number, _ in pickletools.genops(content):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and isinstance(number, int) and number > len(content):
+            raise pickle.UnpicklingError(f"object {number} in {len(content)} bytes")
 
 
 def walk(value: Any) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from torch_tensorrt_profiles.cli import main
+from torch_tensorrt_profiles.diagnosis._checks import static_checks
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docsrc" / "reference" / "command_line.md").read_text()
@@ -42,6 +43,13 @@ def test_help(command):
 @pytest.mark.parametrize("command", [command for command in SHOWN if command.startswith("report traces ")])
 def test_report(on_the_traces, command):
     assert SHOWN[command].rstrip() == output_of(command).rstrip()
+
+
+def test_doctor():
+    """But for versions: which versions there are differs between hosts, and what they are of does not."""
+    (found,) = [check.found for check in static_checks({}) if check.name == "Torch-TensorRT"]
+    (shown,) = [line for line in SHOWN["doctor"].splitlines() if " Torch-TensorRT  " in line]
+    assert re.findall(r"[a-z-]+ (?=[0-9])", shown) == re.findall(r"[a-z-]+ (?=[0-9])", found)
 
 
 def test_every_command_is_shown():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch_tensorrt_profiles._stand_ins import CAPABILITY_VARIABLE
 from torch_tensorrt_profiles.diagnosis import _checks, _process
 from torch_tensorrt_profiles.diagnosis._checks import Status, static_checks
 
@@ -68,11 +69,19 @@ class TestStaticChecks:
         assert says in check.found
         assert fix in check.fix
 
-    @pytest.mark.parametrize("variable", ["TORCHTRT_PROFILES", "TORCH_DEVICE_BACKEND_AUTOLOAD"])
-    def test_the_environment(self, variable):
-        check = found("environment", {variable: "0"})
+    @pytest.mark.parametrize(
+        ("variable", "value"),
+        [
+            ("TORCHTRT_PROFILES", "0"),
+            ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
+            ("TORCH_DEVICE_BACKEND_AUTOLOAD", "true"),  # to torch all but 1 is no
+            ("TORCH_DEVICE_BACKEND_AUTOLOAD", ""),
+        ],
+    )
+    def test_the_environment(self, variable, value):
+        check = found("environment", {variable: value})
         assert check.status is Status.PROBLEM
-        assert variable in check.found
+        assert f"{variable}={value} " in check.found
         assert variable in check.fix
 
     def test_python(self, monkeypatch):
@@ -125,6 +134,13 @@ class TestProcessChecks:
         assert "see the other checks" in checks["import"].fix
         assert "lib.so does not load" in checks["activation"].found
         assert "Install torch-tensorrt-profiles again" in checks["activation"].fix
+
+    @pytest.mark.skipif(not NO_GPU, reason="about hosts without a GPU")
+    def test_a_compute_capability_that_is_none(self, monkeypatch):
+        monkeypatch.setenv(CAPABILITY_VARIABLE, "hopper")
+        check = next(check for check in _process.process_checks(run_an_engine=False) if check.name == "import")
+        assert f"{CAPABILITY_VARIABLE}='hopper' is not a compute capability" in check.found
+        assert check.fix.startswith(f"Unset {CAPABILITY_VARIABLE}")
 
     def test_the_engine_crashes(self, monkeypatch):
         check = probed(monkeypatch, ON_A_GPU, "the process was ended by SIGSEGV")["small engine"]

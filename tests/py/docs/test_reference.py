@@ -33,6 +33,22 @@ def test_every_name_that_is_added_is_on_the_page():
         assert not missing, f"docsrc/reference/python.md lacks {missing} of {module.__name__}"
 
 
+def test_every_environment_variable_is_on_the_page():
+    sources = [path.read_text() for path in (ROOT / "py").rglob("*.py")]
+    sources += [path.read_text() for path in (ROOT / "core").rglob("*.cpp")]
+    read = re.compile(
+        r'(?:environ(?:ment)?\.get|getenv|in_environment)\("(\w+)"|^[A-Z_]+ = "(TORCH\w+_\w+)"$', re.MULTILINE
+    )
+    variables = {one or other for source in sources for one, other in read.findall(source)}
+    assert {"TORCHTRT_PROFILES", "TORCHTRT_PROFILES_COMPUTE_CAPABILITY", "RANK"} < variables
+    page = (REFERENCE / "environment.md").read_text()
+    assert not [variable for variable in variables if f"`{variable}`" not in page]
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert not [
+        variable for variable in variables if variable.startswith("TORCHTRT_") and f"`{variable}" not in changes
+    ]
+
+
 def test_links_of_the_readme():
     targets = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", (ROOT / "README.md").read_text())
     assert len(targets) > 5

@@ -136,10 +136,22 @@ BAD: dict[str, Bad] = {
         lambda: Profile("p", {"input_ids": {1: 4}}), ["list of OptimizationProfile"], TypeError
     ),
     "a mapping of profiles": Bad(
-        lambda: {"p": {"input_ids": {1: 4}}}, ["list of OptimizationProfile", "dict"], TypeError
+        lambda: {"p": {"input_ids": {1: 4}}},
+        ["list of OptimizationProfile", "dict", "[OptimizationProfile("],
+        TypeError,
     ),
     "something else in the list": Bad(
-        lambda: [Profile("p", {"input_ids": {1: 4}}), {"input_ids": {1: 4}}], ["[1]", "OptimizationProfile"], TypeError
+        lambda: [Profile("p", {"input_ids": {1: 4}}), 3],
+        ["[1]", "int", "Write", "OptimizationProfile('decode', {"],
+        TypeError,
+    ),
+    "ranges alone in the list": Bad(
+        lambda: [{"input_ids": {1: 4}}], ["[0]", "Write OptimizationProfile(name, {'input_ids': {1: 4}})\n"], TypeError
+    ),
+    "a name and ranges in the list": Bad(
+        lambda: [("p", {"input_ids": {1: 4}})],
+        ["[0]", "Write OptimizationProfile('p', {'input_ids': {1: 4}})\n"],
+        TypeError,
     ),
     "duplicate name": Bad(
         lambda: [Profile(name, {"input_ids": {1: 4}}) for name in "aba"], ["[0] and [2]", "'a'", "name of its own"]

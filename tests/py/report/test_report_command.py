@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shlex
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from torch_tensorrt_profiles.cli import main
-from trace_writer import LAYERS, PREFILL, Layer, write_engine, write_two_profiles
+from trace_writer import DECODE, LAYERS, PREFILL, Layer, with_mark, write_engine, write_two_profiles
 
 
 def torchtrtprof(*arguments):
@@ -198,9 +199,24 @@ def test_one_profile(traces):
     assert "prefill" not in done.stdout
     first = next(line for line in done.stdout.splitlines() if line.startswith("head"))
     assert first.split()[:2] == ["head", "48.6%"]
-    done = torchtrtprof("report", traces, "--profile", "decod")
-    assert done.exit_code == 1
-    assert "prefill, decode" in done.output
+    assert torchtrtprof("report", traces, "--profile", "1").stdout == done.stdout
+    for unknown in ("decod", "2", "-1", "None"):
+        done = torchtrtprof("report", traces, "--profile", unknown)
+        assert done.exit_code == 1
+        assert "prefill, decode" in done.output
+
+
+def test_a_profile_that_is_called_like_an_index(tmp_path):
+    write_engine(tmp_path, [*PREFILL, *with_mark(DECODE, 1)], profile_names=["1", "other"])
+    done = torchtrtprof("report", tmp_path, "--profile", "1", "--format", "csv")
+    assert {row["profile_index"] for row in csv.DictReader(done.stdout.splitlines())} == {"0"}
+    done = torchtrtprof("report", tmp_path, "--profile", "0", "--format", "csv")
+    assert {row["profile"] for row in csv.DictReader(done.stdout.splitlines())} == {"1"}
+
+
+def test_an_index_where_there_are_no_names(tmp_path):
+    write_engine(tmp_path, PREFILL)
+    assert "profile 0" in torchtrtprof("report", tmp_path, "--profile", "0").stdout
 
 
 @pytest.mark.parametrize(
@@ -227,6 +243,11 @@ def test_needs_no_torch(traces):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "layers by their largest share" in done.stdout
+
+
+def test_the_list_of_commands_is_whole_on_a_small_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "..." not in torchtrtprof("--help").stdout.partition("Commands:")[2]
 
 
 @pytest.mark.parametrize("command", [[], ["report"]])

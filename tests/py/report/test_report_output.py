@@ -8,9 +8,11 @@ import itertools
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from torch_tensorrt_profiles.report._html import comparison_as_html, run_as_html
+from torch_tensorrt_profiles.report._layer_names import short_layer_name
 from torch_tensorrt_profiles.report._records import runs_as_csv, runs_as_json
 from torch_tensorrt_profiles.report._run import read_run
 from torch_tensorrt_profiles.report._text import comparison_as_text, run_as_text
@@ -76,13 +78,27 @@ class TestText:
         text = run_as_text(read_run(tmp_path), top=1, width=120)
         assert line_of(text, "a1").startswith("a1 80.0%")
         assert line_of(text, "b1").startswith("b1 75.0%")
-        assert text.count("(1 more layers") == 2
+        assert text.count("(1 more layer;") == 2
         assert "vs one" not in text
 
     def test_top(self, run):
         text = run_as_text(run, top=2, width=120)
         assert "attention" not in text
         assert "2 more layers" in text
+
+    def test_layers_that_took_no_time_are_told_from_those_that_did(self, tmp_path):
+        """TensorRT-RTX reports waits and the like: they are no layers to look at."""
+        layers = [Layer("mlp", 2.0), Layer("head", 1.0), Layer("wait 1", 0.0), Layer("wait 2", 0.0)]
+        write_engine(tmp_path, layers, format="perfetto")
+        run = read_run(tmp_path)
+        text = run_as_text(run, top=1, width=120)
+        header, _, row = text.splitlines()[:3]
+        assert row[header.index("layers") :].split()[0] == "2"
+        assert "(layers are those that took time; 2 more took none)" in text
+        assert "(3 more layers, 2 of which took no time; --top shows more)" in text
+        assert "(2 more layers, all of which took no time; --top shows more)" in run_as_text(run, top=2, width=120)
+        assert "(2 more layers, all of which took no time;" in comparison_as_text(run, run, top=2, width=120)
+        assert "All 4 layers, 2 of which took no time" in _Page(run_as_html(run, top=1)).texts
 
     def test_a_narrow_terminal_stacks_profiles(self, run):
         wide, narrow = (run_as_text(run, top=10, width=width) for width in (120, 80))
@@ -143,6 +159,9 @@ class TestTextTable:
         assert name.startswith(front)
         assert name.endswith(back)
 
+    def test_shortening_may_keep_more_of_the_beginning(self):
+        assert shortened("abcdefghijklmnopqrstuvwxyz", 12, front=2 / 3) == "abcdef...xyz"
+
     def test_a_long_group_title_widens_its_columns(self):
         lines = text_table(["a", "b"], [["1", "2"]], groups=[("", 1), ("a very long title", 1)]).splitlines()
         assert lines[0].index("a very") == 3
@@ -151,6 +170,40 @@ class TestTextTable:
     def test_printable(self):
         assert printable("a\u202eb\u2066") == "a\\x202eb\\x2066"
         assert printable("a\x00\x1b\x7f\x9b\u2028\u00e4") == "a\\x00\\x1b\\x7f\\x9b\\x2028\u00e4"
+
+
+class TestLayerNames:
+    """As TensorRT-RTX names layers of the example on an H200: what tells them apart is in the middle and at the end."""
+
+    NAMES = [
+        layer.name
+        for engine in read_run(Path(__file__).parent / "h200" / "traces").engines
+        for profile in engine.profiles
+        for layer in profile.layers
+    ]
+
+    @pytest.mark.parametrize("width", [44, 60, 80])
+    def test_each_layer_is_told_from_the_others_and_shows_its_node(self, width):
+        short = {name: short_layer_name(name, width) for name in self.NAMES}
+        assert len(set(short.values())) == len(set(self.NAMES))
+        assert max(map(width_of, short.values())) <= width
+        nodes = {name: match[1] for name in self.NAMES if (match := re.search(r"\[([a-z][\w.]*/linear_\d+)_", name))}
+        assert len(nodes) > 15
+        for name, node in nodes.items():
+            assert node in short[name]
+
+    def test_a_name_that_fits_is_whole(self):
+        for name in self.NAMES:
+            assert short_layer_name(name, len(name)) == name
+
+    def test_charts_shorten_and_tell_the_whole_name_when_pointed_at(self, tmp_path):
+        name = "[MATRIX_MULTIPLY]-[aten_ops.linear.default]-[blocks.0.up/linear_3_matrix_multiply] [profile 1]_myl1_22"
+        write_engine(tmp_path / "a", [Layer(name, 1.0)])
+        write_engine(tmp_path / "b", [Layer(name, 2.0)])
+        run, other = read_run(tmp_path / "a"), read_run(tmp_path / "b")
+        for text in (run_as_html(run, top=20), comparison_as_html(run, other, top=20)):
+            labels = dict(re.findall(r'class="label"[^>]*><title>([^<]*)</title>([^<]*)<', text))
+            assert labels[name] == "...[blocks.0.up/linear_3_mat...y]..._myl1_22"
 
 
 class TestRecords:
@@ -257,6 +310,7 @@ class TestHtml:
         assert page.elements.count("svg") == 3
         assert "script" not in page.elements
         assert {"48.6%", "-0.3100", "prefill", "decode"} <= set(page.texts)
+        assert "process 4711, device cuda:0, format trex" in page.texts
 
     def test_the_bar_of_shares_is_whole_and_has_a_colour_per_layer(self, tmp_path):
         """Also where other layers cost the most under another profile."""
@@ -383,7 +437,23 @@ class TestTimeline:
             write_engine(tmp_path / f"host{rank}", PREFILL, pid=1, rank=rank)
         events = json.loads(run_as_timeline(read_run(tmp_path)))["traceEvents"]
         names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
-        assert names == {number: f"Torch-TensorRT, rank {rank}, process 1" for number, rank in ((1, 0), (0, 1), (2, 2))}
+        assert names == {
+            number: f"Torch-TensorRT, rank {rank}, process 1, in host{rank}"
+            for number, rank in ((1, 0), (0, 1), (2, 2))
+        }
+
+    def test_hosts_whose_processes_have_the_same_number(self, tmp_path):
+        """Without ranks only the folders tell them apart, be it an engine's own or that of all."""
+        for host in ("host0", "host1"):
+            write_engine(tmp_path / host, PREFILL, pid=1)
+            write_engine(tmp_path / host, DECODE, pid=1, object_id="0x2", folder="decoder_engine.1")
+        run = read_run(tmp_path)
+        assert len({engine.label for engine in run.engines}) == 4
+        assert "4 engine(s) in 2 process(es)" in run_as_html(run, top=1)
+        events = json.loads(run_as_timeline(run))["traceEvents"]
+        names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+        assert names == {1: "Torch-TensorRT, process 1, in host0", 0: "Torch-TensorRT, process 1, in host1"}
+        assert {event["pid"] for event in events if event["ph"] == "X"} == set(names)
 
     def test_a_process_that_nobody_knows_shares_no_number(self, tmp_path):
         write_engine(tmp_path, PREFILL, pid=0)

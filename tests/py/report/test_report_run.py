@@ -183,8 +183,8 @@ def test_a_place_that_two_processes_had_in_turn(tmp_path, format, newer, kept):
 CUT = trex(PREFILL)[:70]
 
 UNUSABLE = [
-    ("is empty", ""),
-    ("is empty", " \n"),
+    ("is an empty file", ""),
+    ("is an empty file", " \n"),
     ("cut off", CUT),
     ("cut off", "["),
     ("cut off", '[{"name": "a'),

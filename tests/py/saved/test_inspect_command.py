@@ -8,6 +8,7 @@ import pytest
 import torch
 from archives import packed_engine, write_archive, write_exported, write_package
 from click.testing import CliRunner
+from torch_tensorrt_profiles._stand_ins import STAND_IN_NAME
 from torch_tensorrt_profiles.cli import main
 from torch_tensorrt_profiles.dynamo._metadata import EngineProfiles
 from torch_tensorrt_profiles.saved._engine import FIELDS
@@ -33,6 +34,14 @@ def test_the_profile_table(package):
     assert "built for NVIDIA H200, compute capability 9.0, linux_x86_64" in lines
     assert "\x1b" not in done.stdout
     assert any("no names are saved with it" in line for line in lines)
+
+
+def test_where_an_engine_was_built_that_is_for_no_gpu_of_a_name(tmp_path):
+    packed = packed_engine()
+    packed[FIELDS.index("DEVICE")] = f"0%8%9%0%{STAND_IN_NAME}"
+    done = inspect(write_package(tmp_path / "p.pt2", [packed]), "--no-gpu")
+    assert "  built on a host without a GPU, compute capability 8.9, linux_x86_64\n" in done.stdout
+    assert STAND_IN_NAME not in done.stdout
 
 
 def test_inputs_of_one_shape_are_summed_up(tmp_path):

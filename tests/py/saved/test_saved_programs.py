@@ -26,6 +26,7 @@ from archives import (
     write_package,
     write_torchscript,
 )
+from torch_tensorrt_profiles._stand_ins import STAND_IN_NAME
 from torch_tensorrt_profiles.dynamo import _metadata
 from torch_tensorrt_profiles.saved import _program
 from torch_tensorrt_profiles.saved._engine import FIELDS, Binding, EngineError
@@ -157,7 +158,7 @@ class TestRealBuilds:
         if form == "torch_tensorrt.save" and not torch.cuda.is_available():
             assert program.form == "exported program with its engines as data"
             assert program.inputs[0] == ProgramInput("ids", "int64", (2, Extent(ids.symbols[1], 1, 128)))
-            assert engine.device["name"] == "stand-in"
+            assert engine.device["name"] == STAND_IN_NAME
 
     def test_the_order_of_an_engines_fields_is_torch_tensorrts(self):
         import torch_tensorrt  # noqa: F401
@@ -350,6 +351,12 @@ class TestPickles:
         assert isinstance(held["symbol"], Opaque)
         assert held["bytes"] == b"\x00\xff"
         assert held["order"][0] == 1
+
+    def test_a_damaged_number_asks_for_no_memory(self):
+        """Of the Unpickler, 24 GB."""
+        content = b"\x80\x02]r" + (1_500_000_000).to_bytes(4, "little") + b"."
+        with pytest.raises(PickleError, match="object 1500000000 in 9 bytes"):
+            read_pickle(content)
 
     def test_what_refers_to_itself_is_walked_once(self):
         loop: list[object] = []
