@@ -18,6 +18,7 @@ DISTRIBUTION = "torch-tensorrt-profiles"
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 _ENTRY_POINTS = "torch.backends"
 _PYTHONS = ((3, 10), (3, 14))
+_TENSORRTS = ("tensorrt-rtx", "tensorrt", "tensorrt-cu13", "tensorrt-cu12")
 
 
 class Status(enum.Enum):
@@ -99,7 +100,7 @@ def _torch_tensorrt() -> Check:
     names = ("torch-tensorrt-rtx", "torch-tensorrt")
     found = {name: version for name in names if (version := version_of(name)) is not None}
     shown = ", ".join(f"{name} {version}" for name, version in found.items())
-    fix = f"pip install 'torch-tensorrt-rtx=={SUPPORTED_SERIES}.*'"
+    fix = f"pip install '{next(iter(found), names[0])}=={SUPPORTED_SERIES}.*'"
     if not found:
         return Check("Torch-TensorRT", Status.PROBLEM, f"not installed; needed is {SUPPORTED_SERIES}", fix)
     if len(found) > 1:
@@ -107,12 +108,12 @@ def _torch_tensorrt() -> Check:
             "Torch-TensorRT",
             Status.PROBLEM,
             f"{shown}: both are the package torch_tensorrt, and overwrite each other's files",
-            f"pip uninstall torch-tensorrt torch-tensorrt-rtx, then {fix}",
+            "pip uninstall torch-tensorrt torch-tensorrt-rtx, then pip install the one of them that is wanted",
         )
     (version,) = found.values()
     if not in_supported_series(version):
         return Check("Torch-TensorRT", Status.PROBLEM, f"{shown}; needed is {SUPPORTED_SERIES}", fix)
-    tensorrt = {name: known for name in ("tensorrt-rtx", "tensorrt") if (known := version_of(name)) is not None}
+    tensorrt = {name: known for name in _TENSORRTS if (known := version_of(name)) is not None}
     with_tensorrt = "".join(f", {name} {known}" for name, known in tensorrt.items())
     return Check("Torch-TensorRT", Status.OK, shown + with_tensorrt)
 

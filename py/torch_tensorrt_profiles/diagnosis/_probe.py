@@ -22,11 +22,12 @@ def main(findings: str, folder: str) -> None:
 
     try:
         import torch_tensorrt
-    except BaseException:  # without a GPU it is not imported where this package does not see to that
+    except BaseException as error:  # without a GPU it is not imported where this package does not see to that
+        tell(import_error=" ".join(f"{type(error).__name__}: {error}".split()))
         if (activation := sys.modules.get("torch_tensorrt_profiles._activate")) is not None:
             tell(refusal=activation.refusal())
         raise
-    tell(imported=torch_tensorrt.__version__)
+    tell(imported=torch_tensorrt.__version__, builds_anywhere=torch_tensorrt.ENABLED_FEATURES.tensorrt_rtx)
     ours = sys.modules.get("torch_tensorrt_profiles")  # before it is imported here, which would activate it
     active = ours is not None and ours.is_active()
     from torch_tensorrt_profiles import _activate, _library

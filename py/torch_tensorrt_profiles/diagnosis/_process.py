@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,8 @@ def process_checks(*, run_an_engine: bool) -> list[Check]:
     """Imports Torch-TensorRT as a user's program does, and on a GPU host builds and profiles a small engine."""
     found, trouble = _probed(run_an_engine=run_an_engine)
     if "imported" not in found:
-        checks = [Check("import", Status.PROBLEM, trouble or "the process told nothing", _fix_of_import(trouble))]
+        trouble = found.get("import_error") or trouble or "the process told nothing"
+        checks = [Check("import", Status.PROBLEM, trouble, _fix_of_import(trouble))]
         return checks + ([_activation(found)] if found.get("refusal") else [])
     checks = [
         Check("import", Status.OK, f"torch_tensorrt {found['imported']} is imported as in a program"),
@@ -71,6 +73,11 @@ def _fix_of_import(trouble: str) -> str:
         )
     if CAPABILITY_VARIABLE in trouble:
         return f"Unset {CAPABILITY_VARIABLE}, or set it to a compute capability such as 8.9."
+    if re.search(r"lib(nvinfer|nvonnxparser|tensorrt)\w*\.so", trouble):
+        return (
+            "TensorRT's libraries are not found. Install Torch-TensorRT with all that it depends on "
+            "(tensorrt-cu13-libs or tensorrt-rtx-cu13-libs holds them), or put their folder on LD_LIBRARY_PATH."
+        )
     return f"Run {sys.executable} -c 'import torch_tensorrt' and read its whole output; reinstall what it names."
 
 
@@ -119,7 +126,11 @@ def _gpu(found: dict[str, Any]) -> Check:
             "Update the driver to one for that CUDA version, or install a torch for the driver's.",
         )
     why = f"none visible, CUDA_VISIBLE_DEVICES={hidden!r}" if hidden is not None else "none"
-    return Check("GPU", Status.NOTE, f"{why}: programs are built, saved and inspected here, and run elsewhere")
+    if found.get("builds_anywhere"):
+        use = "programs are built, saved and inspected here, and run elsewhere"
+    else:
+        use = "saved programs are inspected here, and built elsewhere: TensorRT's builder needs a GPU"
+    return Check("GPU", Status.NOTE, f"{why}: {use}")
 
 
 def _driver() -> str | None:

@@ -45,8 +45,9 @@ def _refuse_what_needs_a_gpu(exported_program: Any, options: dict[str, Any]) -> 
 
     if not ENABLED_FEATURES.tensorrt_rtx:
         raise RuntimeError(
-            "This host has no GPU and TensorRT's builder needs one. Compile on a GPU host, or install TensorRT-RTX, "
-            "which builds without one: pip install 'torch-tensorrt-profiles[rtx]'."
+            "This host has no GPU and TensorRT's builder needs one. Compile on a GPU host, or use TensorRT-RTX, which "
+            "builds without one, in an environment without torch-tensorrt (both are the package torch_tensorrt): "
+            "pip install 'torch-tensorrt-profiles[rtx]'."
         )
     if not options.get("immutable_weights", True) or options.get("refit") or options.get("make_refittable"):
         raise RuntimeError(

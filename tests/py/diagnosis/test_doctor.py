@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,14 @@ class TestStaticChecks:
         assert check.status is Status.PROBLEM
         assert says in check.found
         assert fix in check.fix
+
+    def test_tensorrt_proper(self, installed):
+        """What is told to do keeps to it: the other one would overwrite its files."""
+        del installed["torch-tensorrt-rtx"], installed["tensorrt-rtx"]
+        installed.update({"torch-tensorrt": "2.14.0", "tensorrt-cu13": "11.1.0.106"})
+        assert found("Torch-TensorRT").found == "torch-tensorrt 2.14.0, tensorrt-cu13 11.1.0.106"
+        installed["torch-tensorrt"] = "2.13.0"
+        assert found("Torch-TensorRT").fix == "pip install 'torch-tensorrt==2.14.*'"
 
     @pytest.mark.parametrize(
         ("variable", "value"),
@@ -158,6 +167,11 @@ class TestProcessChecks:
         checks = probed(monkeypatch, {**SOUND, "devices": [], "no_engine": "not run: no GPU"})
         assert (checks["GPU"].status, checks["small engine"].status) == (Status.NOTE, Status.NOTE)
 
+    @pytest.mark.parametrize(("rtx", "says"), [(True, "programs are built"), (False, "built elsewhere")])
+    def test_what_a_host_without_a_gpu_is_good_for(self, monkeypatch, rtx, says):
+        monkeypatch.setattr(_process, "_driver", lambda: None)
+        assert says in probed(monkeypatch, {**SOUND, "builds_anywhere": rtx, "devices": []})["GPU"].found
+
     def test_a_driver_without_a_device(self, monkeypatch):
         monkeypatch.setattr(_process, "_driver", lambda: "470.1")
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -217,6 +231,17 @@ class TestHere:
         done = doctor("--json", "--no-run", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
         checks = {check["name"]: check for check in json.loads(done.stdout)}
         assert checks["activation"]["status"] == "problem", checks
+
+
+def test_tensorrts_libraries_are_missing(tmp_path):
+    """What Torch-TensorRT says then has two lines, and the first is the one that names the library."""
+    for name in ("tensorrt", "tensorrt_rtx"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('libnvinfer.so.11: no such file')\n")
+    done = doctor("--json", "--no-run", PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert done.returncode == 1
+    assert re.search(r"lib(nvinfer|tensorrt_rtx)\.so", checks["import"]["found"])
+    assert "LD_LIBRARY_PATH" in checks["import"]["fix"]
 
 
 def test_an_installation_without_its_library(tmp_path):

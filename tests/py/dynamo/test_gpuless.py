@@ -82,7 +82,7 @@ def test_tensorrt_proper_is_refused(monkeypatch):
     from torch_tensorrt import _features
 
     monkeypatch.setattr(_features, "ENABLED_FEATURES", _features.ENABLED_FEATURES._replace(tensorrt_rtx=False))
-    with pytest.raises(RuntimeError, match=r"TensorRT's builder needs one.*\[rtx\]"):
+    with pytest.raises(RuntimeError, match=r"TensorRT's builder needs one.*without torch-tensorrt .*\[rtx\]"):
         torch_tensorrt.dynamo.compile(export_two_inputs(), optimization_profiles=PROFILES)
 
 
