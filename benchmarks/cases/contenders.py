@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cases.decoders import Decoder
-from cases.names import COMPILED, EAGER, ENGINES, ONE, TWO
+from cases.names import COMPILED, CONTEXTS, EAGER, ENGINES, ONE, TWO
 
 PHASES = ("prefill", "decode")
 
@@ -125,17 +125,29 @@ class Engine:
 
 
 class Engines(Contender):
-    """Engines of Torch-TensorRT: one for both phases, or one for each."""
+    """Engines of Torch-TensorRT: one for both phases, with one context or one per profile, or an engine for each.
 
-    def __init__(self, name: str, engines: dict[str, Engine], selects: bool) -> None:
-        self.name, self.engines, self._selects = name, engines, selects
+    Attributes:
+        contexts: what ``context_per_profile`` made for the engine of both phases, while it runs with contexts.
+    """
+
+    def __init__(self, name: str, engines: dict[str, Engine], selects: bool, makes_contexts: bool = False) -> None:
+        self.name, self.engines, self._selects, self._makes_contexts = name, engines, selects, makes_contexts
+        self.contexts: Any = None
 
     def start(self, strategy: str, graphs: bool, cache: Any = None) -> None:
         """``cache``: a RuntimeCache for what TensorRT-RTX compiles, or None."""
         for engine in set(self.engines.values()):
             engine.start(strategy, graphs, cache)
+        if self._makes_contexts:
+            from torch_tensorrt.runtime import context_per_profile
+
+            self.contexts = context_per_profile(self.engines["decode"].program)
 
     def stop(self) -> None:
+        if self.contexts:
+            self.contexts.close()
+            self.contexts = None
         for engine in set(self.engines.values()):
             engine.stop()
 
@@ -165,6 +177,15 @@ def eager(decoder: Decoder, exported: torch.export.ExportedProgram) -> Eager:
 def two_profiles(decoder: Decoder, exported: torch.export.ExportedProgram) -> Engines:
     engine = Engine(exported, decoder.profiles("prefill", "decode"))
     return Engines(TWO, dict.fromkeys(PHASES, engine), selects=True)
+
+
+def contexts(decoder: Decoder, exported: torch.export.ExportedProgram) -> Engines:
+    return with_contexts(two_profiles(decoder, exported))
+
+
+def with_contexts(two: Engines) -> Engines:
+    """The same engine with a context per profile; only one of the two may run at a time."""
+    return Engines(CONTEXTS, two.engines, selects=True, makes_contexts=True)
 
 
 def one_profile(decoder: Decoder, exported: torch.export.ExportedProgram) -> Engines:

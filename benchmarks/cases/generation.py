@@ -2,10 +2,10 @@
 
     PYTHONPATH=benchmarks python -m cases.generation --output generation.json
 
-The small decoder, greedy. A pass is all requests one after the other, and contenders take turns pass by pass. Each
-prefill and each decode call has a block of its own, and every token is waited for, as a server that streams does. Each
-prompt's length is a shape that TensorRT-RTX may specialise kernels for in the background, so passes go on for a while
-before the first that counts.
+The small decoder, greedy. A pass is all requests one after the other, and contenders take turns request by request.
+Each prefill and each decode call has a block of its own, and every token is waited for, as a server that streams does.
+Each prompt's length is a shape that TensorRT-RTX may specialise kernels for in the background, so passes go on for a
+while before the first that counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from cases import timing
-from cases.contenders import Contender, eager, one_profile, two_engines, two_profiles
+from cases.contenders import Contender, contexts, eager, one_profile, two_engines, two_profiles
 from cases.decoders import SIZES, Decoder, make_decoder
 from cases.part import Part, parser
 
@@ -43,13 +43,22 @@ def generate(contender: Contender, decoder: Decoder, prompt: int, new_tokens: in
     return took
 
 
-def one_pass(contender: Contender, decoder: Decoder, requests: Any) -> dict[str, Any]:
-    made = [generate(contender, decoder, prompt, new) for prompt, new in requests]
-    seconds = sum(sum(tokens) for tokens in made) / 1e3
+def one_pass(contenders: list[Contender], decoder: Decoder, requests: Any) -> dict[str, dict[str, Any]]:
+    """By contender's name."""
+    made: dict[str, list[list[float]]] = {contender.name: [] for contender in contenders}
+    for prompt, new in requests:
+        for contender in contenders:
+            made[contender.name].append(generate(contender, decoder, prompt, new))
+    return {name: figures(answers) for name, answers in made.items()}
+
+
+def figures(answers: list[list[float]]) -> dict[str, Any]:
+    """Of one pass: answers, each with its tokens' milliseconds."""
+    seconds = sum(sum(tokens) for tokens in answers) / 1e3
     return {
-        "tokens_per_second": round(sum(new for _, new in requests) / seconds, 3),
-        "first_token_ms": [tokens[0] for tokens in made],
-        "token_ms": [token for tokens in made for token in tokens[1:]],
+        "tokens_per_second": round(sum(len(tokens) for tokens in answers) / seconds, 3),
+        "first_token_ms": [tokens[0] for tokens in answers],
+        "token_ms": [token for tokens in answers for token in tokens[1:]],
     }
 
 
@@ -73,31 +82,30 @@ def main() -> None:
     with torch.inference_mode():
         exported = decoder.export()
         running: list[Contender] = []
-        for make in (two_profiles, one_profile, two_engines, eager):
+        for make in (two_profiles, contexts, one_profile, two_engines, eager):
             with part.attempt(make.__name__.replace("_", " ")):
                 contender = make(decoder, exported)
                 contender.start(STRATEGY, False)
                 for _ in range(2):
-                    one_pass(contender, decoder, requests)
+                    one_pass([contender], decoder, requests)
                 running.append(contender)
         end = time.perf_counter() + WARM_UP_SECONDS
         while running and time.perf_counter() < end:
-            for contender in running:
-                one_pass(contender, decoder, requests)
+            one_pass(running, decoder, requests)
         passes: dict[str, list[dict[str, Any]]] = {contender.name: [] for contender in running}
         for _ in range(arguments.passes):
-            for contender in running:
-                passes[contender.name].append(one_pass(contender, decoder, requests))
+            for name, measured in one_pass(running, decoder, requests).items():
+                passes[name].append(measured)
             if part.left() < 10:
                 break
-    for name, measured in passes.items():
-        tokens = [token for one in measured for token in one["token_ms"]]
+    for name, all_measured in passes.items():
+        tokens = [token for one in all_measured for token in one["token_ms"]]
         part.add(
             kind="generation",
             model=decoder.name,
             contender=name,
-            samples_tokens_per_second=[one["tokens_per_second"] for one in measured],
-            first_token_samples_ms=[first for one in measured for first in one["first_token_ms"]],
+            samples_tokens_per_second=[one["tokens_per_second"] for one in all_measured],
+            first_token_samples_ms=[first for one in all_measured for first in one["first_token_ms"]],
             token_samples_ms=tokens,
             token_p50_ms=percentile(tokens, 0.5),
             token_p99_ms=percentile(tokens, 0.99),

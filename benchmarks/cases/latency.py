@@ -30,7 +30,7 @@ from cases.part import Part, parser
 SETTINGS = (("lazy", False), ("none", False), ("lazy", True), ("eager", False))
 FURTHER_SETTINGS = (("none", True), ("eager", True))
 #: Of all contenders of a phase together. Under "lazy", kernels are specialised in the background meanwhile.
-WARM_UP_SECONDS = {"lazy": 4.0, "none": 1.0, "eager": 1.0}
+WARM_UP_SECONDS = {"lazy": 6.0, "none": 1.0, "eager": 1.0}
 COMPILE_SECONDS = 45
 TOLERANCE = 5e-2  # relative error (L2) in float16
 BLOCKS = 4

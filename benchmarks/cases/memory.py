@@ -9,34 +9,28 @@ comes first. Free memory is the device's, so nobody else may use it.
 
 from __future__ import annotations
 
-import contextlib
+import time
 from typing import Any
 
 import torch
 
 from cases import timing
-from cases.contenders import PHASES, Engines, one_profile, two_engines, two_profiles
+from cases.contenders import PHASES, Engines, one_profile, two_engines, two_profiles, with_contexts
 from cases.decoders import SIZES, Decoder, make_decoder
-from cases.names import CONTEXTS, ENGINES, ONE, TWO
 from cases.part import Part, parser
 
 STRATEGY = "lazy"
 ROUNDS = 2
 
 
-def taken(decoder: Decoder, contender: Engines, contexts: bool) -> dict[str, Any]:
+def taken(decoder: Decoder, contender: Engines) -> dict[str, Any]:
     """Bytes that an arrangement takes, and what its second context said about itself."""
     before = timing.device_bytes_taken()
     facts: dict[str, Any] = {}
-    with contextlib.ExitStack() as stack:
+    try:
         contender.start(STRATEGY, False)
-        stack.callback(contender.stop)
-        if contexts:
-            from torch_tensorrt.runtime import context_per_profile
-
-            made = context_per_profile(contender.engines["decode"].program)
-            stack.enter_context(made)
-            facts["peak_while_made_bytes"] = made.engines[0].peak_device_bytes
+        if contender.contexts:
+            facts["peak_while_made_bytes"] = contender.contexts.engines[0].peak_device_bytes
         for phase in PHASES:
             inputs = decoder.inputs(decoder.prefill if phase == "prefill" else 1)
             with contender.select(phase):
@@ -44,7 +38,27 @@ def taken(decoder: Decoder, contender: Engines, contexts: bool) -> dict[str, Any
                     contender.call(phase, inputs)
             del inputs
         facts["device_bytes"] = timing.device_bytes_taken() - before
+    finally:
+        contender.stop()
     return facts
+
+
+def measure(decoder: Decoder, arrangements: list[Engines], part: Part) -> dict[str, list[dict[str, Any]]]:
+    """By arrangement, as many rounds as there is time for."""
+    measured: dict[str, list[dict[str, Any]]] = {contender.name: [] for contender in arrangements}
+    took = 0.0
+    for number in range(1 + ROUNDS):
+        if part.left() < took:
+            part.skip(f"round {number} of {ROUNDS}", f"less than {took:.0f} s were left")
+            break
+        start = time.monotonic()
+        for contender in arrangements:
+            with part.attempt(contender.name):
+                facts = taken(decoder, contender)
+                if number:
+                    measured[contender.name].append(facts)
+        took = time.monotonic() - start
+    return measured
 
 
 def main() -> None:
@@ -58,28 +72,18 @@ def main() -> None:
     with torch.inference_mode():
         exported = decoder.export()
         two = two_profiles(decoder, exported)
-        arrangements = {
-            TWO: (two, False),
-            CONTEXTS: (two, True),
-            ENGINES: (two_engines(decoder, exported), False),
-            ONE: (one_profile(decoder, exported), False),
-        }
-        measured: dict[str, list[dict[str, Any]]] = {name: [] for name in arrangements}
-        for counts in (False, *[True] * ROUNDS):
-            for name, (contender, contexts) in arrangements.items():
-                with part.attempt(name):
-                    facts = taken(decoder, contender, contexts)
-                    if counts:
-                        measured[name].append(facts)
-    for name, samples in measured.items():
+        arrangements = [two, with_contexts(two), two_engines(decoder, exported), one_profile(decoder, exported)]
+        measured = measure(decoder, arrangements, part)
+    for contender in arrangements:
+        samples = measured[contender.name]
         if samples:
             part.add(
                 kind="memory",
                 model=decoder.name,
-                contender=name,
+                contender=contender.name,
                 samples_bytes=[facts["device_bytes"] for facts in samples],
                 peak_while_made_bytes=samples[-1].get("peak_while_made_bytes"),
-                plan_bytes=arrangements[name][0].facts()["plan_bytes"],
+                plan_bytes=contender.facts()["plan_bytes"],
             )
 
 

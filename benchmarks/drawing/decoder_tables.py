@@ -79,17 +79,19 @@ def generation(results: Results) -> str:
     ours = next((row for row in rows if row["contender"] == TWO), {})
     lines = []
     for row in rows:
-        line = [row["contender"]]
-        for shown, key, more_is_better in (
-            (with_quartiles(row, "tokens_per_second"), "median_tokens_per_second", True),
-            (with_quartiles(row, "ms", "first_token_"), "first_token_median_ms", False),
-            (number(row["token_p50_ms"]), "token_p50_ms", False),
-            (number(row["token_p99_ms"]), "token_p99_ms", False),
-        ):
-            line.append(
-                shown if row is ours else f"{shown}; {against(ours.get(key), row[key], 'this', more_is_better)}"
-            )
-        lines.append(line)
+        figures = [
+            with_quartiles(row, "tokens_per_second"),
+            with_quartiles(row, "ms", "first_token_"),
+            *(number(row[key]) for key in ("token_p50_ms", "token_p99_ms")),
+        ]
+        if row is not ours:
+            verdicts = [
+                compared(ours, row, "tokens_per_second", "this", more_is_better=True),
+                compared(ours, row, "ms", "this", prefix="first_token_"),
+                *(against(ours.get(key), row[key], "this") for key in ("token_p50_ms", "token_p99_ms")),
+            ]
+            figures = [f"{figure}; {verdict}" for figure, verdict in zip(figures, verdicts, strict=True)]
+        lines.append([row["contender"], *figures])
     if not lines:
         return ""
     head = ["contender", "tokens per second", "first token, ms", "a token, p50, ms", "a token, p99, ms"]

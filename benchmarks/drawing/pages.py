@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from drawing import decoder_tables
+from drawing import decoder_tables, summary
 from drawing.growth import growth
 from drawing.overhead import overhead
 from drawing.results import Results, Source
@@ -28,6 +28,25 @@ class Page:
 LATENCY = ("latency-small", "latency-reference")
 
 PAGES = {
+    "summary": Page(
+        "What stands out",
+        f"""\
+Medians; kernel specialization "{summary.STRATEGY}" for the decoders and for switching, "none" for profiling and growth,
+all three for first calls. The other pages have quartiles, further settings, and words where a figure is worse than a
+peer's.""",
+        (
+            *LATENCY,
+            "first-calls",
+            "generation",
+            "memory",
+            "switching",
+            "contexts",
+            "kernel",
+            "profiling",
+            "growth-threads",
+        ),
+        summary.summary,
+    ),
     "latency": Page(
         "Decode and prefill latency",
         """\

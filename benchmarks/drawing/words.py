@@ -20,14 +20,17 @@ def against(ours: float | None, peers: float | None, peer: str, more_is_better: 
     return f"the same within {SAME:.0%}".replace("%", " %")
 
 
-def compared(ours: dict[str, Any], peers: dict[str, Any], unit: str, peer: str, more_is_better: bool = False) -> str:
+def compared(
+    ours: dict[str, Any], peers: dict[str, Any], unit: str, peer: str, more_is_better: bool = False, prefix: str = ""
+) -> str:
     """As ``against``, for the medians of two rows, and no verdict where their quartiles overlap."""
-    spreads = [row.get(f"quartiles_{unit}") for row in (ours, peers)]
+    spreads = [row.get(f"{prefix}quartiles_{unit}") for row in (ours, peers)]
     if all(spreads):
         (low, high), (peers_low, peers_high) = spreads
         if low <= peers_high and peers_low <= high:
             return "not told apart"
-    return against(ours.get(f"median_{unit}"), peers[f"median_{unit}"], peer, more_is_better)
+    median = f"{prefix}median_{unit}"
+    return against(ours.get(median), peers[median], peer, more_is_better)
 
 
 def number(value: float | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from cases import contenders, decoders, generation, growth_profiles, latency, onnx_engine
+from cases import contenders, decoders, generation, growth_profiles, latency, memory, onnx_engine
 from cases.contenders import Contender, Eager
 from cases.names import EAGER, ONE, TWO
 from cases.part import Part
@@ -150,8 +150,69 @@ def test_generating_times_every_token_and_selects_the_phase(tmp_path: Path) -> N
 
     assert len(generation.generate(Watched(decoder), decoder, prompt=7, new_tokens=4)) == 4
     assert selected == ["prefill", "decode", "decode", "decode"]
-    measured = generation.one_pass(Eager(decoder), decoder, [(7, 4), (3, 2)])
+    measured = generation.one_pass([Eager(decoder)], decoder, [(7, 4), (3, 2)])[EAGER]
     assert (len(measured["first_token_ms"]), len(measured["token_ms"])) == (2, 4)
+
+
+def test_contenders_generate_in_turns_request_by_request() -> None:
+    decoder = decoders.make_decoder("tiny", "cpu")
+    calls: list[tuple[str, str]] = []
+    toys: list[Contender] = [Toy(TWO, calls), Toy(ONE, calls)]
+    for toy in toys:
+        toy.start("none", False)
+    measured = generation.one_pass(toys, decoder, [(7, 1), (3, 1)])
+    assert calls == [(TWO, "select prefill"), (ONE, "select prefill")] * 2
+    assert [len(figures["first_token_ms"]) for figures in measured.values()] == [2, 2]
+
+
+def test_tokens_per_second_are_all_tokens_over_all_time() -> None:
+    made = generation.figures([[30.0, 10.0], [50.0, 10.0]])
+    assert made == {"tokens_per_second": 40.0, "first_token_ms": [30.0, 50.0], "token_ms": [10.0, 10.0]}
+
+
+def test_memory_is_measured_for_as_many_rounds_as_there_is_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    def take(decoder: decoders.Decoder, contender: Contender) -> dict[str, Any]:
+        taken.append(contender.name)
+        if len(taken) == 4:
+            monkeypatch.setattr(part, "left", lambda: -1.0)
+        return {"device_bytes": len(taken)}
+
+    part = a_part(tmp_path)
+    monkeypatch.setattr(memory, "taken", take)
+    measured = memory.measure(decoders.make_decoder("tiny", "cpu"), [Toy(TWO, []), Toy(ONE, [])], part)
+    assert taken == [TWO, ONE] * 2  # the first round is not counted
+    assert measured == {TWO: [{"device_bytes": 3}], ONE: [{"device_bytes": 4}]}
+    (skipped,) = part.report["skipped"]
+    assert skipped["what"] == "round 2 of 2"
+
+
+@without_gpu
+@pytest.mark.parametrize("decoder", ["tiny"], indirect=True)
+def test_contexts_are_those_of_the_same_engine(decoder: decoders.Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch_tensorrt.runtime
+
+    made: list[Any] = []
+
+    class Made:
+        def __init__(self, program: Any) -> None:
+            made.append(program)
+
+        def close(self) -> None:
+            made.append("closed")
+
+    monkeypatch.setattr(torch_tensorrt.runtime, "context_per_profile", Made)
+    two = contenders.two_profiles(decoder, decoder.export())
+    monkeypatch.setattr(type(two.engines["decode"]), "start", lambda *arguments: None)
+    several = contenders.with_contexts(two)
+    several.start("none", False)
+    several.stop()
+    assert made == [two.engines["decode"].program, "closed"]
+    two.start("none", False)
+    assert two.contexts is None
 
 
 def test_a_part_keeps_every_row_with_its_median_and_quartiles(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import draw
 import pytest
 from drawing.results import load
+from drawing.summary import headline
 from drawing.switching import cost_against, pays_after
 from drawing.words import compared
 from example_results import cases, write_results
@@ -83,6 +84,28 @@ def test_a_page_names_its_file_gpu_versions_and_revision(pages: dict[str, str]) 
     assert "[toy.json](../../benchmarks/results/toy.json)" in line
     assert "torch 2.14.1, Torch-TensorRT 2.14.0, TensorRT 1.6.1" in line
     assert "| 0123456789 |" in line
+
+
+def test_what_stands_out_has_the_figures_of_the_tables(pages: dict[str, str]) -> None:
+    said = pages["summary"]
+    assert "decode 900 to 900, with a runtime cache 9.00 to 9.00; prefill 100 to 100, with a runtime cache 200" in said
+    assert "Device memory of the reference decoder, MB: two named profiles 300.0; a context per profile 330.0" in said
+    assert "(with one context): 2 threads 1000 (2000)." in said
+    assert "Our kernel" not in said  # was not measured
+
+
+def test_there_is_no_headline_until_all_that_it_names_was_measured(tmp_path: Path) -> None:
+    results = load([write_results(tmp_path / "toy.json")])
+    assert headline(results) == ""
+    results.cases["latency-small"]["result"]["decoder"]["model"] = "reference"
+    assert headline(results) == ""
+
+
+def test_the_readme_quotes_the_headline_of_the_committed_results() -> None:
+    said = headline(load(draw.committed_results()))
+    quoted = [line[2:] for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("> ")]
+    assert said
+    assert " ".join(quoted) == said
 
 
 def test_a_later_file_replaces_only_what_it_measured(tmp_path: Path) -> None:
