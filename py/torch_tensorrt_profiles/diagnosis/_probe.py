@@ -27,7 +27,8 @@ def main(findings: str, folder: str) -> None:
         if (activation := sys.modules.get("torch_tensorrt_profiles._activate")) is not None:
             tell(refusal=activation.refusal())
         raise
-    tell(imported=torch_tensorrt.__version__, builds_anywhere=torch_tensorrt.ENABLED_FEATURES.tensorrt_rtx)
+    features = getattr(torch_tensorrt, "ENABLED_FEATURES", None)  # older versions do not tell of TensorRT-RTX
+    tell(imported=torch_tensorrt.__version__, builds_anywhere=getattr(features, "tensorrt_rtx", False))
     ours = sys.modules.get("torch_tensorrt_profiles")  # before it is imported here, which would activate it
     active = ours is not None and ours.is_active()
     from torch_tensorrt_profiles import _activate, _library

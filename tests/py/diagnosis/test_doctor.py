@@ -244,6 +244,14 @@ def test_tensorrts_libraries_are_missing(tmp_path):
     assert "LD_LIBRARY_PATH" in checks["import"]["fix"]
 
 
+def test_a_torch_tensorrt_that_does_not_tell_of_tensorrt_rtx(tmp_path):
+    (tmp_path / "torch_tensorrt.py").write_text("__version__ = '2.7.0'\n")
+    done = doctor("--json", "--no-run", PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert checks["import"]["found"] == "torch_tensorrt 2.7.0 is imported as in a program"
+    assert checks["activation"]["status"] == "problem"
+
+
 def test_an_installation_without_its_library(tmp_path):
     copy = tmp_path / "torch_tensorrt_profiles"
     shutil.copytree(Path(_process.__file__).parents[1], copy, ignore=shutil.ignore_patterns("lib", "__pycache__"))
