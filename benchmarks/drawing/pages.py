@@ -26,14 +26,15 @@ class Page:
 
 
 LATENCY = ("latency-small", "latency-reference")
+AGAIN = "`torch.compile` was measured after the others, with two named profiles again beside it: those have two rows."
 
 PAGES = {
     "summary": Page(
         "What stands out",
         f"""\
-Medians; kernel specialization "{summary.STRATEGY}" for the decoders and for switching, "none" for profiling and growth,
-all three for first calls. The other pages have quartiles, further settings, and words where a figure is worse than a
-peer's.""",
+Medians; kernel specialization "{summary.STRATEGY}" for the decoders, for switching and for our kernel, "none" for
+profiling and threads, all three for first calls. The other pages have quartiles, further settings, and words where a
+figure is worse than a peer's.""",
         (
             *LATENCY,
             "first-calls",
@@ -49,13 +50,14 @@ peer's.""",
     ),
     "latency": Page(
         "Decode and prefill latency",
-        """\
+        f"""\
 One process per model, contenders in turns. A warm figure is the median time between CUDA events around one call on an
 idle GPU, quartiles in brackets. First calls have no runtime cache and are timed on the host's clock, selecting the
 profile included, one for each time that the engines were made anew, in their order; the first also has what a process
 does once. For eager PyTorch with CUDA graphs they include the capture, for `torch.compile` compiling and tuning.
 "two named profiles" says how they compare with the row's contender, by medians; a figure that is worse says so, and
-where quartiles overlap there is no verdict.""",
+where quartiles overlap there is no verdict.
+{AGAIN}""",
         LATENCY,
         decoder_tables.latency,
     ),
@@ -85,10 +87,11 @@ The last two columns say how two named profiles and a context per profile compar
     ),
     "floor": Page(
         "Against the floor",
-        """\
+        f"""\
 A decode call has to read its weights. The floor is the time in which the same GPU moves that many bytes in a large copy
 on the device, bytes read and written counted. The second floor adds the KV cache: the reference decoder reads it once;
-the small one reads it twice and writes it, since it returns a new cache.""",
+the small one reads it twice and writes it, since it returns a new cache.
+{AGAIN}""",
         LATENCY,
         decoder_tables.floor,
     ),
@@ -125,7 +128,9 @@ def written(results: Results) -> dict[str, str]:
         body = page.body(results)
         if body:
             texts[name] = text_of(page.title, page.says, body, results.sources_of(page.cases))
-    says = "What the suite skipped or could not finish, with the reason that it recorded."
+    says = """\
+What the suite skipped or could not finish, with the reason that it recorded, and figures that no page shows since
+another file has the same case."""
     texts["left_out"] = text_of("What was left out", says, left_out(results), results.sources_of(results.cases))
     return texts
 
@@ -155,6 +160,7 @@ def left_out(results: Results) -> str:
             lines.append([name, what, f"{entry['status']}: {entry['why']}"])
         for skipped in entry.get("result", {}).get("skipped", []):
             lines.append([name, skipped["what"], skipped["why"]])
-    lines += [[name, file, f"drawn from {results.sources[name].name} instead"] for name, file in results.superseded]
+    for name, file in results.superseded:
+        lines.append([name, f"its figures in {file}", f"{results.sources[name].name} has it too, and is drawn"])
     lines = [[" ".join(cell.replace("|", "/").split())[:300] for cell in line] for line in lines]
     return table(["case", "what", "why"], lines) if lines else "Nothing was left out."

@@ -9,6 +9,7 @@ from typing import Any
 from cases.names import ONE, TWO
 
 from drawing.results import Results, distinct
+from drawing.summary import STRATEGY
 
 #: Text stays text (the page's font), and identifiers do not vary.
 STYLE = {
@@ -19,8 +20,6 @@ STYLE = {
     "axes.spines.right": False,
     "figure.facecolor": "white",
 }
-#: Of the headline, where it was measured.
-STRATEGY = "lazy"
 OURS, PEER, OTHER = "#2a7f3f", "#7a8794", "#c2cad1"
 
 

@@ -10,6 +10,7 @@ from cases.names import COMPILED, CONTEXTS, EAGER, ENGINES, ONE, ONNX, TWO
 from drawing.results import Results, distinct
 from drawing.words import megabytes, number, table
 
+#: Of the decoders, where it was measured.
 STRATEGY = "lazy"
 #: What was aimed at: microseconds of a block, of our kernel, and what two calls in turns take over the bare ones' sum.
 BLOCK_AIM_US, KERNEL_AIM_US, IN_TURNS_AIM = 5, 1, 1.03
@@ -65,20 +66,25 @@ def latency(results: Results) -> str:
     head = table(["ms per call, within CUDA graphs / without", *columns], lines)
     return (
         f"{head}\n\nWhat PyTorch and an engine from ONNX gain or lose is not a matter of profiles: compare them with "
-        f"{ENGINES}."
+        f"{ENGINES}. torch.compile was measured after the others, [beside {TWO} again](latency.md)."
     )
 
 
 def first_calls(results: Results) -> str:
     parts = []
-    for phase in ("decode", "prefill"):
-        fresh, kept = (
-            [sample for row in results.rows("first call", phase=phase, cache=cache) for sample in row["samples_ms"]]
-            for cache in ("none", "kept")
-        )
-        if fresh and kept:
-            parts.append(f"{phase} {span(fresh)}, with a runtime cache {span(kept)}")
-    return listed("First calls of the small decoder, whose decode profile has fixed shapes, ms", parts)
+    for model in distinct(row["model"] for row in results.rows("first call")):
+        for phase in ("decode", "prefill"):
+            fresh, kept = (
+                [
+                    sample
+                    for row in results.rows("first call", model=model, phase=phase, cache=cache)
+                    for sample in row["samples_ms"]
+                ]
+                for cache in ("none", "kept")
+            )
+            if fresh and kept:
+                parts.append(f"{model} decoder, {phase} {span(fresh)}, with a runtime cache {span(kept)}")
+    return listed("First calls, ms (the decode profile has fixed shapes)", parts)
 
 
 def plans(results: Results) -> str:
@@ -90,13 +96,20 @@ def plans(results: Results) -> str:
 
 
 def memory(results: Results) -> str:
-    parts = [f"{row['contender']} {megabytes(row['median_bytes'])}" for row in results.rows("memory")]
-    return listed("Device memory of the reference decoder, MB", parts)
+    parts = [f"{decoder_of(row)} {megabytes(row['median_bytes'])}" for row in results.rows("memory")]
+    return listed("Device memory, MB", parts)
 
 
 def generation(results: Results) -> str:
-    parts = [f"{row['contender']} {number(row['median_tokens_per_second'])}" for row in results.rows("generation")]
-    return listed("Tokens per second with mixed prompts", parts)
+    parts = [
+        f"{decoder_of(row)} {number(row['median_tokens_per_second'])} ({number(row['first_token_median_ms'])})"
+        for row in results.rows("generation")
+    ]
+    return listed("Tokens per second with mixed prompts (ms to the first token)", parts)
+
+
+def decoder_of(row: dict[str, Any]) -> str:
+    return f"{row['model']} decoder, {row['contender']}"
 
 
 def blocks(results: Results) -> str:

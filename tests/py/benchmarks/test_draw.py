@@ -7,8 +7,10 @@ from pathlib import Path
 
 import draw
 import pytest
+from cases.names import TWO
+from drawing import pages as all_pages
 from drawing.results import load
-from drawing.summary import headline
+from drawing.summary import headline, summary
 from drawing.switching import cost_against, pays_after
 from drawing.words import compared
 from example_results import cases, write_results
@@ -88,10 +90,17 @@ def test_a_page_names_its_file_gpu_versions_and_revision(pages: dict[str, str]) 
 
 def test_what_stands_out_has_the_figures_of_the_tables(pages: dict[str, str]) -> None:
     said = pages["summary"]
-    assert "decode 900 to 900, with a runtime cache 9.00 to 9.00; prefill 100 to 100, with a runtime cache 200" in said
-    assert "Device memory of the reference decoder, MB: two named profiles 300.0; a context per profile 330.0" in said
+    assert "small decoder, decode 900 to 900, with a runtime cache 9.00 to 9.00; small decoder, prefill 100 to" in said
+    assert "Device memory, MB: small decoder, two named profiles 300.0; small decoder, a context per profile 3" in said
     assert "(with one context): 2 threads 1000 (2000)." in said
     assert "Our kernel" not in said  # was not measured
+
+
+def test_what_stands_out_of_generation_has_the_first_token(tmp_path: Path) -> None:
+    figures = {"median_tokens_per_second": 1200.0, "first_token_median_ms": 2.5}
+    generated = {"kind": "generation", "model": "small", "contender": TWO, **figures}
+    results = load([write_results(tmp_path / "toy.json", generation={"result": {"rows": [generated]}})])
+    assert "(ms to the first token): small decoder, two named profiles 1200 (2.50)." in summary(results)
 
 
 def test_there_is_no_headline_until_all_that_it_names_was_measured(tmp_path: Path) -> None:
@@ -120,6 +129,7 @@ def test_a_later_file_replaces_only_what_it_measured(tmp_path: Path) -> None:
     assert results.sources["memory"].name == "second.json"
     assert results.sources["latency-small"].name == "first.json"
     assert next(results.rows("memory"))["median_bytes"] == 123e6
+    assert row(all_pages.written(results)["left_out"], "memory", "its figures in first.json")
 
 
 def test_another_json_file_is_refused(tmp_path: Path) -> None:
