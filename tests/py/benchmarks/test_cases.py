@@ -7,11 +7,11 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import torch
-from cases import contenders, decoders, generation, growth_profiles, latency, memory, onnx_engine
+from cases import contenders, decoders, first_calls, generation, growth_profiles, latency, memory, onnx_engine
 from cases.contenders import Contender, Eager
 from cases.names import EAGER, ONE, TWO
 from cases.part import Part
@@ -188,6 +188,38 @@ def test_memory_is_measured_for_as_many_rounds_as_there_is_time(
     assert measured == {TWO: [{"device_bytes": 3}], ONE: [{"device_bytes": 4}]}
     (skipped,) = part.report["skipped"]
     assert skipped["what"] == "round 2 of 2"
+
+
+def test_first_calls_have_what_an_earlier_engine_kept_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch_tensorrt.runtime
+
+    class Cache:
+        content = b""
+
+        def save_to_stream(self, stream: IO[bytes]) -> None:
+            stream.write(self.content)
+
+        def load_from_stream(self, stream: IO[bytes]) -> None:
+            self.content = stream.read()
+
+    class Cached(Toy):
+        def start(self, strategy: str, graphs: bool, cache: Any = None) -> None:
+            super().start(strategy, graphs)
+            seen.append(cache and cache.content)
+            if cache:
+                cache.content = b"kernels"
+
+    seen: list[bytes | None] = []
+    monkeypatch.setattr(torch_tensorrt.runtime, "RuntimeCache", Cache)
+    part = a_part(tmp_path)
+    first_calls.measure(decoders.make_decoder("tiny", "cpu"), Cached(TWO, []), "lazy", part)
+    assert seen == [b"", *[None, b"kernels"] * first_calls.STARTS]
+    rows = [(row["cache"], row["phase"], len(row["samples_ms"]), row["cache_bytes"]) for row in part.report["rows"]]
+    assert rows == [
+        (cache, phase, first_calls.STARTS, len(b"kernels")) for cache in ("none", "kept") for phase in contenders.PHASES
+    ]
 
 
 @without_gpu
