@@ -60,7 +60,8 @@ def growth(results: Results, axes_of: Callable[[int, int], Any]) -> bool:
         return False
     first, second, third = axes_of(1, 3)
     first.plot([row["profiles"] for row in profiles], [row["median_ms"] for row in profiles], "o-", color=OURS)
-    first.set(xlabel="profiles of one engine", ylabel="ms per decode call", ylim=(0, None))
+    first.set(xlabel="profiles of one engine", ylabel="ms per decode call")
+    from_zero(first)
     second.plot(
         [row["engines"] for row in engines],
         [row["device_bytes_over_the_first"] / 1e6 for row in engines],
@@ -74,12 +75,18 @@ def growth(results: Results, axes_of: Callable[[int, int], Any]) -> bool:
             [row["threads"] for row in rows], [row["median_calls_per_second"] for row in rows], "o-", color=colour,
             label=contender,
         )  # fmt: skip
-    third.set(xlabel="threads", ylabel="calls per second", ylim=(0, None))
+    third.set(xlabel="threads", ylabel="calls per second")
+    from_zero(third)
     if threads:
         third.legend(frameon=False)
     for axes, rows, key in ((first, profiles, "profiles"), (second, engines, "engines"), (third, threads, "threads")):
         axes.set_xticks(distinct(row[key] for row in rows))
     return True
+
+
+def from_zero(axes: Any) -> None:
+    """The axis of values begins at zero, and has room above the largest."""
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
 #: File name: size in inches, and what draws on its axes (and says whether there was anything to draw).
