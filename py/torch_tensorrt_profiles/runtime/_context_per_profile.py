@@ -5,7 +5,9 @@ The contexts are made and kept by the C++ library (core/runtime/profile_contexts
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -84,8 +86,14 @@ def context_per_profile(program: Any) -> ContextPerProfile:
     return ContextPerProfile(program)
 
 
-#: Of programs that may be compiled again: the uses of contexts on their engines.
+#: Of programs that may be compiled again: the uses of contexts on their engines. A use begins, ends or moves to new
+#: engines under the lock, so that none is left behind on old engines. Engines' own locks are taken inside of it.
 _uses: WeakKeyDictionary[Any, list[list[Any]]] = WeakKeyDictionary()
+_uses_lock = threading.Lock()
+
+
+def _locked(program: Any) -> contextlib.AbstractContextManager[Any]:
+    return _uses_lock if may_be_compiled_again(program) else contextlib.nullcontext()
 
 
 class ContextPerProfile:
@@ -97,19 +105,20 @@ class ContextPerProfile:
     """
 
     def __init__(self, program: Any) -> None:
-        found = live_engines_of(program, "context_per_profile()")
         self.program = program
         self._use: list[Any] = []  # the engines, once per use of their contexts
-        self.engines = _make(found, self._use)
-        if may_be_compiled_again(program):
-            _uses.setdefault(program, []).append(self._use)
+        with _locked(program):
+            self.engines = _make(live_engines_of(program, "context_per_profile()"), self._use)
+            if may_be_compiled_again(program):
+                _uses.setdefault(program, []).append(self._use)
 
     def close(self) -> None:
         """Ends this use of the contexts; those that nobody else uses go. Calls that are under way finish on theirs."""
-        if may_be_compiled_again(self.program):  # first: no thread that compiles it makes contexts for this use again
-            uses = _uses.get(self.program, [])
-            uses[:] = [use for use in uses if use is not self._use]
-        _drop(self._use)
+        with _locked(self.program):
+            if may_be_compiled_again(self.program):
+                uses = _uses.get(self.program, [])
+                uses[:] = [use for use in uses if use is not self._use]
+            _drop(self._use)
 
     def __enter__(self) -> Any:
         if not self._use:
@@ -125,16 +134,17 @@ class ContextPerProfile:
 
 def renew_contexts(program: Any) -> None:
     """For a program that was compiled again: whatever uses contexts on its engines has them on the new ones."""
-    uses = _uses.get(program, [])
-    for use in uses:  # first, since a use keeps its engines, and so their weights on the device
-        _drop(use)
-    try:
-        for use in uses:
-            _make(live_engines_of(program, "context_per_profile()"), use)
-    except (RuntimeError, ValueError) as error:
-        for use in uses:
+    with _locked(program):
+        uses = _uses.get(program, [])
+        for use in uses:  # first, since a use keeps its engines, and so their weights on the device
             _drop(use)
-        logger.warning("Compiled again, and now with one context for all profiles: %s", error)
+        try:
+            for use in uses:
+                _make(live_engines_of(program, "context_per_profile()"), use)
+        except (RuntimeError, ValueError) as error:
+            for use in uses:
+                _drop(use)
+            logger.warning("Compiled again, and now with one context for all profiles: %s", error)
 
 
 def _make(engines: list[ProgramEngine], use: list[Any]) -> tuple[EngineContexts, ...]:

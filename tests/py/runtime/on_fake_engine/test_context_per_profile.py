@@ -218,3 +218,22 @@ class TestCompiledAgain:
         mutable.compile()
         assert "no TensorRT engine" in caplog.text
         assert mutable(torch.zeros(1, 1)).shape == (1, 1)
+
+    def test_another_thread_closes_meanwhile(self, mutable, monkeypatch):
+        first, second = context_per_profile(mutable), context_per_profile(mutable)
+        closing = threading.Thread(target=second.close)
+        make = ops._make_profile_contexts
+
+        def make_while_closing(engine):
+            if closing.ident is None:
+                closing.start()
+                closing.join(0.2)  # it waits until all uses have moved
+            return make(engine)
+
+        monkeypatch.setattr(ops, "_make_profile_contexts", make_while_closing)
+        mutable.compile()
+        closing.join()
+        first.close()
+        alternate(mutable)
+        assert switches(mutable.gm.engine) == 5
+        assert contexts() == 1
