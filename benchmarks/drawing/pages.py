@@ -162,7 +162,9 @@ def left_out(results: Results) -> str:
             lines.append([name, what, f"{entry['status']}: {entry['why']}"])
         for skipped in entry.get("result", {}).get("skipped", []):
             lines.append([name, skipped["what"], skipped["why"]])
-    for name, file in results.superseded:
-        lines.append([name, f"its figures in {file}", f"{results.sources[name].name} has it too, and is drawn"])
     lines = [[" ".join(cell.replace("|", "/").split())[:300] for cell in line] for line in lines]
-    return table(["case", "what", "why"], lines) if lines else "Nothing was left out."
+    said = table(["case", "what", "why"], lines) if lines else "Nothing was left out."
+    others = [[name, file, results.sources[name].name] for name, file in results.superseded]
+    if others:
+        said += f"\n\n## Other runs\n\n{table(['case', 'figures that no page shows', 'and what has it too'], others)}"
+    return said

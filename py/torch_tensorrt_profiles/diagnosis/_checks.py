@@ -137,6 +137,6 @@ def _environment(environment: Mapping[str, str]) -> Check:
         return Check("environment", Status.PROBLEM, found, f"unset {SWITCH}")
     if (autoload := environment.get(AUTOLOAD, "1")) != "1":  # torch compares with that
         found = f"{AUTOLOAD}={autoload} keeps torch from calling it"
-        fix = f"Unset {AUTOLOAD}, or import torch_tensorrt_profiles after torch_tensorrt in your program."
+        fix = f"Unset {AUTOLOAD}, or import torch_tensorrt_profiles before torch_tensorrt in your program."
         return Check("environment", Status.PROBLEM, found, fix)
     return Check("environment", Status.OK, "nothing switches this package off")

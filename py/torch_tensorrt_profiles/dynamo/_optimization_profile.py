@@ -177,6 +177,11 @@ def parse_input_range(spec: object, where: str) -> InputRange:
     if isinstance(spec, Mapping):
         return _mapping(spec, where)
     if isinstance(spec, (tuple, list)):
+        if spec and all(isinstance(extent, (tuple, list)) for extent in spec):
+            raise TypeError(
+                f"{where}: found {spec!r}, a sequence of shapes. Name them: "
+                f"{{'min_shape': ..., 'opt_shape': ..., 'max_shape': ...}}"
+            )
         shape = parse_shape(spec, where, "shape")
         return ShapeRange(shape, shape, shape)
     raise TypeError(f"{where}: expected {_SPEC_FORMS}, found {spec!r} of type {type(spec).__name__}")

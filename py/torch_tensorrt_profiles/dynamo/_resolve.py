@@ -127,8 +127,8 @@ def check_profiles(profiles: Sequence[OptimizationProfile]) -> None:
 def _check_dynamic(envelope: Envelope, profiles: Sequence[OptimizationProfile]) -> None:
     if not envelope.symbols:
         raise ValueError(
-            f"{_profiles(profiles)}: the program has no dynamic axis, and one static engine is not {len(profiles)} "
-            "profile(s). Export it with dynamic_shapes (torch.export.Dim), or compile it without optimization_profiles"
+            f"{_profiles(profiles)}: the program has no dynamic axis, so there is nothing for profiles to vary. "
+            "Export it with dynamic_shapes (torch.export.Dim), or compile it without optimization_profiles"
         )
 
 
@@ -283,9 +283,16 @@ def _check_inside(envelope: Envelope, axis: Axis, form: Affine, symbol: Extents,
     extents = Extents(*sorted(form.factor * value + form.offset for value in symbol))
     allowed = envelope.bounds_of(axis, {form.symbol: default.bounds})
     exported = default.source == "as exported"
+    begins_at_two = exported and symbol.min == 1 and default.bounds.min == 2
     raise ValueError(
         f"{where}: {shown(extents)} given, but the axis is {allowed}, {default.source}. Stay inside, or "
-        + ("export the program with a wider torch.export.Dim" if exported else "widen the Input")
+        + (
+            "export the program with torch.export.Dim('n', min=1): Dim.AUTO and Dim.DYNAMIC begin at 2"
+            if begins_at_two
+            else "export the program with a wider torch.export.Dim"
+            if exported
+            else "widen the Input"
+        )
     )
 
 

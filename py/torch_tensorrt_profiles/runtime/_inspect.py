@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_tensorrt_profiles.runtime._engines import engines_of
+from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of, require_program
+
+
+def _engines(program: Any, caller: str) -> list[ProgramEngine]:
+    engines = engines_of(program)
+    if not engines:
+        require_program(program, caller)
+    return engines
 
 
 def profile_names(program: Any) -> list[str]:
@@ -15,10 +22,14 @@ def profile_names(program: Any) -> list[str]:
 
     Returns:
         One name per profile; ``""`` for a profile without a name, so ``[""]`` for a program with one unnamed profile,
-        and an empty list for a program without engines. Where engines differ, the longest list.
+        and an empty list for a program without engines, or whose engines are hidden (a ``torch.compile`` callable).
+        Where engines differ, the longest list.
+
+    Raises:
+        TypeError: this is no program, but the path of one, say.
     """
     longest: tuple[str, ...] = ()
-    for engine in engines_of(program):
+    for engine in _engines(program, "profile_names()"):
         if len(engine.names) > len(longest):
             longest = engine.names
     return list(longest)
@@ -34,9 +45,12 @@ def optimization_profiles(program: Any) -> dict[str, list[dict[str, Any]]]:
         ``{engine name: [{"index": int, "name": str, "inputs": {binding: {"min", "opt", "max": tuple of extents}}}]}``;
         ``inputs`` is empty where the engine was compiled without our record. Engines of one name are told apart by
         ``#2``, ``#3`` and so on.
+
+    Raises:
+        TypeError: this is no program, but the path of one, say.
     """
     listing: dict[str, list[dict[str, Any]]] = {}
-    for engine in engines_of(program):
+    for engine in _engines(program, "optimization_profiles()"):
         alike = sum(name.partition("#")[0] == engine.name for name in listing)
         ranges = engine.profiles.ranges if engine.profiles is not None else ({},) * engine.count
         listing[f"{engine.name}#{alike + 1}" if alike else engine.name] = [

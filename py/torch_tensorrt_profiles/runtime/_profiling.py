@@ -48,10 +48,15 @@ def set_profiling(
         The configuration as set.
 
     Raises:
+        TypeError: ``enabled`` is no bool.
         ValueError: unknown format, or a folder that cannot be written to; nothing is changed then.
     """
     import torch
 
+    if not isinstance(enabled, bool):
+        raise TypeError(
+            f"set_profiling(): enabled has to be True or False, found {enabled!r}. A folder is given as path_prefix="
+        )
     now = get_profiling()
     torch.ops.tensorrt.set_profiling_config(
         enabled,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch_tensorrt_profiles.dynamo._optimization_profile import is_integer
-from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of
+from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of, require_program
 
 logger = logging.getLogger(__name__)
 AUTO = "auto"
@@ -42,12 +42,8 @@ def select(program: Any, profile: Any) -> Selection:
     engines = engines_of(program)
     if not engines and _is_compiled_callable(program):
         return Selection([], [], _index_for_hidden_engines(wanted))
-    if not engines and not (callable(program) or hasattr(program, "get_custom_objs")):
-        raise TypeError(
-            f"optimization_profile() takes a compiled program, got {program!r:.100} of type {type(program).__name__}; "
-            f"load a saved one first"
-        )
     if not engines:
+        require_program(program, "optimization_profile()")
         logger.warning("optimization_profile() found no TensorRT engine in %s.", type(program).__name__)
     chosen = select_among(engines, wanted)
     return Selection([engine.require_live() for engine, _ in chosen], [index for _, index in chosen], None)

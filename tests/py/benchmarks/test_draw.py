@@ -129,7 +129,7 @@ def test_a_later_file_replaces_only_what_it_measured(tmp_path: Path) -> None:
     assert results.sources["memory"].name == "second.json"
     assert results.sources["latency-small"].name == "first.json"
     assert next(results.rows("memory"))["median_bytes"] == 123e6
-    assert row(all_pages.written(results)["left_out"], "memory", "its figures in first.json")
+    assert row(all_pages.written(results)["left_out"], "memory", "first.json", "second.json")
 
 
 def test_another_json_file_is_refused(tmp_path: Path) -> None:

@@ -103,6 +103,14 @@ BAD: dict[str, Bad] = {
         profile({"min": (1, 1), "opt": (1, 1), "max": (1, 1), 1: 4}), [*IN_P, "cannot be mixed", "one or the other"]
     ),
     "pair": Bad(profile({1: (1, 16)}), [*IN_P, "axis 1", "(1, 16)", "extent or (min, opt, max)"]),
+    "a sequence of shapes": Bad(
+        profile([(1, 1), (1, 8), (1, 16)]), [*IN_P, "(1, 8)", "Name them", "'min_shape'"], TypeError
+    ),
+    "one, below what Dim.AUTO takes": Bad(
+        profile({1: 1}),
+        [*IN_P, "axis 1", "2 to 2048", "Dim('n', min=1)", "Dim.AUTO"],
+        program=lambda: programs.decoder(low=2),
+    ),
     "nothing for an input": Bad(profile({}), [*IN_P, "nothing is given", "(min, opt, max)"]),
     "a number for an input": Bad(profile(16), [*IN_P, "16", "(min, opt, max)"], TypeError),
     "a string for an input": Bad(profile("1x16"), [*IN_P, "'1x16'", "(min, opt, max)"], TypeError),
@@ -213,7 +221,7 @@ BAD: dict[str, Bad] = {
     ),
     "no dynamic axis": Bad(
         profile({0: 4}, of="x"),
-        ["'p'", "no dynamic axis", "without optimization_profiles"],
+        ["'p'", "no dynamic axis", "nothing for profiles to vary", "without optimization_profiles"],
         program=lambda: programs.double(None),
     ),
     "a profile that no input uses": Bad(

@@ -221,6 +221,12 @@ class TestSugar:
         assert set_profiling(False) == (False, "trex", str(tmp_path / "traces"), before.generation + 2)
         assert set_profiling(True, format="perfetto")[:3] == (True, "perfetto", str(tmp_path / "traces"))
 
+    def test_a_folder_in_place_of_the_switch(self, tmp_path):
+        before = get_profiling()
+        with pytest.raises(TypeError, match=r"enabled has to be True or False, found 'traces'.*path_prefix="):
+            set_profiling("traces")  # type: ignore[arg-type]
+        assert get_profiling() == before
+
     @pytest.mark.parametrize("bad", [{"format": "chrome"}, {"path_prefix": ""}, {"path_prefix": "/proc/nowhere"}])
     def test_an_error_changes_nothing(self, bad):
         before = get_profiling()

@@ -14,7 +14,9 @@ import torch
 from fake_torch_tensorrt import MutableTorchTensorRTModule, TorchTensorRTModule
 from torch_tensorrt_profiles.dynamo import _metadata
 from torch_tensorrt_profiles.dynamo._metadata import EngineProfiles
+from torch_tensorrt_profiles.runtime._context_per_profile import context_per_profile
 from torch_tensorrt_profiles.runtime._explain import explain
+from torch_tensorrt_profiles.runtime._inspect import optimization_profiles, profile_names
 from torch_tensorrt_profiles.runtime._optimization_profile import optimization_profile
 from torch_tensorrt_profiles.runtime._prepared import prepared_scope
 
@@ -310,6 +312,14 @@ def test_explain_follows_the_shapes_through_the_program_and_runs_nothing(engine)
     assert misfit.index is None
     assert "'decode' would fit" in misfit.reason
     assert runs(engine) == [0, 0]
+
+
+@pytest.mark.parametrize("caller", [profile_names, optimization_profiles, explain, context_per_profile])
+def test_what_is_no_program_is_refused(caller):
+    with pytest.raises(
+        TypeError, match=rf"{caller.__name__}\(\) takes a compiled program, got 'a\.pt2' of type str; load"
+    ):
+        caller("a.pt2")
 
 
 def test_leaving_what_was_not_entered_is_an_error(program, engine):
