@@ -12,7 +12,6 @@ from torch.export import Dim, ExportedProgram
 from torch_tensorrt.dynamo import OptimizationProfile
 
 VOCABULARY = 64
-CACHE_LENGTH = 128
 
 
 class LanguageModel(nn.Module):
@@ -26,42 +25,6 @@ class LanguageModel(nn.Module):
     def forward(self, input_ids: Tensor, position_ids: Tensor) -> Tensor:
         hidden = self.tokens(input_ids) + self.positions(position_ids)
         return self.head(torch.relu(self.inner(hidden)))
-
-
-class CachedLanguageModel(LanguageModel):
-    """The same with a cache ``[B, CACHE_LENGTH, width]`` of all tokens so far, which is passed in and out."""
-
-    def forward(self, input_ids: Tensor, position_ids: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
-        hidden = self.tokens(input_ids) + self.positions(position_ids)
-        cache = cache.scatter(1, position_ids[:, :, None].expand_as(hidden), hidden)
-        visible = torch.arange(CACHE_LENGTH, device=cache.device) <= position_ids[:, :, None]
-        read = visible.to(cache.dtype) @ cache
-        return self.head(torch.relu(self.inner(read))), cache
-
-
-class Classifier(nn.Module):
-    """``(image [B, 3, height, width]) -> scores [B, 10]``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.body = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
-        self.head = nn.Linear(8, 10)
-
-    def forward(self, image: Tensor) -> Tensor:
-        features = torch.relu(self.body(torch.relu(self.stem(image))))
-        return self.head(features.mean((2, 3)))
-
-
-class Ranker(nn.Module):
-    """``(features [batch, 16]) -> scores [batch, 4]``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(*(layer for _ in range(3) for layer in (nn.Linear(16, 16), nn.ReLU())))
-        self.head = nn.Linear(16, 4)
-
-    def forward(self, features: Tensor) -> Tensor:
-        return self.head(self.layers(features))
 
 
 def on_device(model: nn.Module) -> nn.Module:

@@ -1,11 +1,8 @@
-import torch
-import torch_tensorrt
-from models import LanguageModel, export_language_model, on_device, tokens
-from torch.export import Dim
-from torch_tensorrt.dynamo import OptimizationProfile
-from torch_tensorrt.runtime import optimization_profile, profile_names
+from models import LanguageModel as Model
+from models import export_language_model, tokens
+from programs import device as device_of_host
 
-model = on_device(LanguageModel())
+device = device_of_host()
 exported_program = export_language_model()
-ids, positions = tokens(8)
+prompt, positions = tokens(8)
 one_id, one_position = tokens(1)

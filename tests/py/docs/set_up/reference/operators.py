@@ -1,2 +1,0 @@
-import torch
-import torch_tensorrt
