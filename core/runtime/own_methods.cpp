@@ -3,6 +3,7 @@
 #include "core/runtime/engine_profiling.h"
 #include "core/runtime/engine_registry.h"
 #include "core/runtime/profile_contexts.h"
+#include "core/runtime/profile_selection.h"
 #include "core/runtime/runtime.h"
 
 namespace torch_tensorrt::profiles {
@@ -43,6 +44,12 @@ void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const st
       state->switched_to.reset();
       break;
   }
+}
+
+std::vector<c10::IValue> runtime_settings(const Engine& engine) {
+  EngineState& state = learned_engine(engine);
+  const std::scoped_lock lock(state.mutex);
+  return state.runtime_settings;
 }
 
 void forget_own_profiling() {

@@ -15,6 +15,10 @@ namespace torch_tensorrt::profiles {
 void on_own_method(EngineClass::OwnMethod method, const Engine& engine, const std::vector<c10::IValue>& arguments,
                    const std::function<void()>& call_through);
 
+// What was last given to the engine's update_runtime_settings() since activation, which no getter tells; nothing where
+// it was not called.
+[[nodiscard]] std::vector<c10::IValue> runtime_settings(const Engine& engine);
+
 // Drops the notes on profiling. Owners that called while nobody took any may have changed their minds.
 void forget_own_profiling();
 

@@ -10,6 +10,7 @@
 
 #include "core/runtime/context_numbers.h"
 #include "core/runtime/execute_engine.h"
+#include "core/runtime/own_methods.h"
 #include "core/runtime/profile_contexts.h"
 #include "core/runtime/profile_listing.h"
 #include "core/runtime/profile_scope.h"
@@ -50,6 +51,7 @@ constexpr std::array kSchemas{
     "tensorrt::_pop_profile_scope(int token) -> ()",
     "tensorrt::_explain_profile(__torch__.torch.classes.tensorrt.Engine engine, int[][]? shapes) -> (int index, str "
     "why)",
+    "tensorrt::_get_runtime_settings(__torch__.torch.classes.tensorrt.Engine engine) -> Any[]",
     "tensorrt::_context_numbers(__torch__.torch.classes.tensorrt.Engine[] engines) -> int[]",
     "tensorrt::_profiles_library() -> str",  // the file of the active copy
 };
@@ -152,6 +154,14 @@ void explain_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack
   torch::jit::push(*stack, index, why);
 }
 
+void get_runtime_settings(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
+  c10::impl::GenericList list(c10::AnyType::get());
+  for (c10::IValue& setting : runtime_settings(engine_of(torch::jit::pop(*stack)))) {
+    list.push_back(std::move(setting));
+  }
+  torch::jit::push(*stack, std::move(list));
+}
+
 void context_numbers(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
   const auto numbers = context_numbers(engines_of(torch::jit::pop(*stack)));
   torch::jit::push(*stack, numbers);
@@ -191,6 +201,7 @@ std::unique_ptr<torch::Library> implement_operators() {
   m.impl("_push_prepared_profile_scope",
          [](std::int64_t number) { return push_profile_scope(PreparedScopes::instance().at(number)); });
   m.impl("_forget_profile_scope", [](std::int64_t number) { PreparedScopes::instance().forget(number); });
+  m.impl("_get_runtime_settings", torch::CppFunction::makeFromBoxedFunction<&get_runtime_settings>());
   m.impl("_context_numbers", torch::CppFunction::makeFromBoxedFunction<&context_numbers>());
   m.impl("_extend_profile_scope", torch::CppFunction::makeFromBoxedFunction<&extend_profile_scope>());
   m.impl("_explain_profile", torch::CppFunction::makeFromBoxedFunction<&explain_profile>());

@@ -45,6 +45,8 @@ SEAMS: dict[str, tuple[str, ...]] = {
     "torch_tensorrt.dynamo.runtime._CudaGraphsTorchTensorRTModule": (_RUNTIME + "_cuda_graphs:graft_wrapper",),
     "torch_tensorrt.dynamo.runtime.meta_ops.register_meta_ops": (_DYNAMO + "_gpuless:graft_placeholder_op",),
     "torch_tensorrt.runtime": ("torch_tensorrt_profiles._library:graft", _RUNTIME + "_public:graft"),
+    "torch_tensorrt.runtime._runtime_config": (_RUNTIME + "_runtime_settings:graft_config",),
+    "torch_tensorrt.runtime._runtime_cache": (_RUNTIME + "_runtime_settings:graft_cache",),
     "torch_tensorrt.runtime._cudagraphs": (_RUNTIME + "_cuda_graphs:graft_context",),
     "torch_tensorrt.runtime._optimization_profile": (_RUNTIME + "_optimization_profile:graft",),
     "torch_tensorrt.ts._compiler": (_DYNAMO + "_refusals:graft_torchscript",),

@@ -135,27 +135,15 @@ def make_tensors(shapes: Sequence[InputShape], device: str, seed: int = 0) -> li
 def cuda_graphs(program: Any) -> Iterator[None]:
     """Has every engine of a program run as a CUDA graph, one per profile and shape."""
     import torch_tensorrt
-    from torch_tensorrt.runtime import _runtime_config as config
+    from torch_tensorrt import runtime
 
-    from torch_tensorrt_profiles.runtime._engines import engines_of
-
-    def apply(strategy: str) -> None:
-        defaults = config.RuntimeSettings()
-        for engine in engines_of(program):
-            engine.live.update_runtime_settings(
-                config._DYNAMIC_SHAPES_KERNEL_STRATEGY_MAP[defaults.dynamic_shapes_kernel_specialization_strategy],
-                config._CUDA_GRAPH_STRATEGY_MAP[strategy],
-                None,
-            )
-
-    before = torch_tensorrt.runtime.get_cudagraphs_mode()
-    is_rtx = torch_tensorrt.ENABLED_FEATURES.tensorrt_rtx
-    if is_rtx:  # otherwise TensorRT-RTX captures nothing
-        apply("whole_graph_capture")
-    torch_tensorrt.runtime.set_cudagraphs_mode(True)
-    try:
-        yield
-    finally:
-        torch_tensorrt.runtime.set_cudagraphs_mode(before)
-        if is_rtx:
-            apply("disabled")
+    settings: Any = contextlib.nullcontext()
+    if torch_tensorrt.ENABLED_FEATURES.tensorrt_rtx:  # otherwise TensorRT-RTX captures nothing
+        settings = runtime.runtime_config(program, cuda_graph_strategy="whole_graph_capture")
+    before = runtime.get_cudagraphs_mode()
+    with settings:
+        runtime.set_cudagraphs_mode(True)
+        try:
+            yield
+        finally:
+            runtime.set_cudagraphs_mode(before)

@@ -17,7 +17,7 @@ import torch
 from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles.dynamo._refusals import KEYWORD
 from torch_tensorrt_profiles.runtime._bound_method import graft_bound_method
-from torch_tensorrt_profiles.runtime._engines import engines_of
+from torch_tensorrt_profiles.runtime._engines import engines_of, may_be_compiled_again
 from torch_tensorrt_profiles.runtime._program_inputs import example_leaves, profile_to_warm_up, program_inputs
 from torch_tensorrt_profiles.runtime._whole_graphs import WholeGraphs, device_of
 
@@ -130,6 +130,8 @@ def graft_context(module: ModuleType, patches: Patches) -> None:
 
     @functools.wraps(stock_enter)
     def enter(self: Any) -> Any:
+        if not isinstance(self.compiled_module, torch.nn.Module) and not may_be_compiled_again(self.compiled_module):
+            return _enter_without_modules(module, self)
         if not has_profiles(self.compiled_module):
             return stock_enter(self)
         try:
@@ -152,6 +154,17 @@ def graft_context(module: ModuleType, patches: Patches) -> None:
 
     patches(cls, "__enter__", enter)
     patches(cls, "__exit__", leave)
+
+
+def _enter_without_modules(module: ModuleType, manager: Any) -> Any:
+    """For the runner of an AOTInductor package, say: a graph per engine. Stock's exit undoes it."""
+    if manager._cuda_graph_strategy is not None:
+        from torch_tensorrt.runtime import runtime_config
+
+        manager._inner_cm = runtime_config(manager.compiled_module, cuda_graph_strategy=manager._cuda_graph_strategy)
+        manager._inner_cm.__enter__()
+    module.set_cudagraphs_mode(True)
+    return manager.compiled_module
 
 
 def unwrapped(program: Any) -> Any:

@@ -22,11 +22,13 @@ class ProgramEngine:
         name: the engine's own, which its traces carry too.
         live: Torch-TensorRT's engine object, or None where it is only data (built on a host without a GPU).
         profiles: our record, or None for an engine that was compiled without names.
+        module: the TorchTensorRTModule that holds it, or None.
     """
 
     name: str
     live: Any
     profiles: EngineProfiles | None
+    module: Any = None
 
     @property
     def count(self) -> int:
@@ -139,7 +141,8 @@ def _held_by_script(module: Any) -> dict[str, Any]:
 def _of_module(module: Any) -> ProgramEngine:
     record = vars(module).get(RECORD)
     name = f"{module.name}_engine" if module.name else "tensorrt_engine"  # as Torch-TensorRT names its engine
-    return ProgramEngine(name, module.engine, None if record is None else EngineProfiles.from_json(record))
+    profiles = None if record is None else EngineProfiles.from_json(record)
+    return ProgramEngine(name, module.engine, profiles, module)
 
 
 def of_live(engine: Any) -> ProgramEngine:

@@ -428,6 +428,21 @@ TEST_F(ProfileContextsTest, StreamsOfDifferentProfilesDoNotWaitForEachOther) {
 
 // What the first object is set to
 
+TEST_F(ProfileContextsTest, RuntimeSettingsAreReadBack) {
+  const auto engine = disjoint();
+  const auto read = [&engine] {
+    torch::jit::Stack stack{engine};
+    c10::Dispatcher::singleton().findSchemaOrThrow("tensorrt::_get_runtime_settings", "").callBoxed(stack);
+    return stack.at(0).toList();
+  };
+  EXPECT_EQ(read().size(), 0U);
+  call_method(engine, "update_runtime_settings", {2, 1, c10::IValue()});
+  ASSERT_EQ(read().size(), 3U);
+  EXPECT_EQ(read().get(0).toInt(), 2);
+  EXPECT_EQ(read().get(1).toInt(), 1);
+  EXPECT_TRUE(read().get(2).isNone());
+}
+
 TEST_F(ProfileContextsTest, SettingsAreMirroredWhenMadeAndAfterwards) {
   const auto engine = disjoint();
   call_method(engine, "update_runtime_settings", {2, 0, c10::IValue()});
