@@ -1,4 +1,4 @@
-"""Runtime settings of loaded programs on a GPU: they reach the engines, results are right, and they go with the block."""
+"""Runtime settings of loaded programs on a GPU: they reach the engines, outputs are right, they go with the block."""
 
 from __future__ import annotations
 
