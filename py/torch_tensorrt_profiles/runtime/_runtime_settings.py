@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from torch_tensorrt_profiles._patching import Patches
-from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of, require_program
+from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of, live_engines_of, require_program
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +42,11 @@ def graft_config(module: ModuleType, patches: Patches) -> None:
             self._targets, self._yield_tuple = programs, is_several
         try:
             for program in programs:
-                engines = _engines(program, "runtime_config()")
+                engines = engines_of(program)
                 for engine in engines:
                     _set_engine(module, self, engine)
                 if not engines:
+                    require_program(program, "runtime_config()")
                     logger.warning("runtime_config() found no TensorRT engine in %s.", type(program).__name__)
         except BaseException:
             leave(self, None, None, None)
@@ -74,9 +75,10 @@ def graft_cache(module: ModuleType, patches: Patches) -> None:
 
     @functools.wraps(stock_enter)
     def enter(self: Any) -> Any:
-        engines = [engine for program in self._targets for engine in _engines(program, "runtime_cache()")]
-        if all(engine.module is not None or engine.live is None for engine in engines):
-            return stock_enter(self)  # which raises where there is no module
+        if all(_is_of_modules(program) for program in self._targets):
+            return stock_enter(self)
+        for program in self._targets:
+            live_engines_of(program, "runtime_cache()")
         from torch_tensorrt.runtime import runtime_config
 
         self.handle = module.RuntimeCache(path=self.path, autosave_on_del=False)
@@ -90,7 +92,7 @@ def graft_cache(module: ModuleType, patches: Patches) -> None:
 
 
 def _is_several(target_or_targets: Any) -> bool:
-    return not isinstance(target_or_targets, torch.nn.Module) and hasattr(type(target_or_targets), "__iter__")
+    return not isinstance(target_or_targets, (torch.nn.Module, str)) and hasattr(type(target_or_targets), "__iter__")
 
 
 def _listed(target_or_targets: Any) -> Any:
@@ -100,11 +102,9 @@ def _listed(target_or_targets: Any) -> Any:
     return (target_or_targets,)
 
 
-def _engines(program: Any, caller: str) -> list[ProgramEngine]:
-    engines = engines_of(program)
-    if not engines:
-        require_program(program, caller)
-    return engines
+def _is_of_modules(program: Any) -> bool:
+    """Whether stock sees all engines of the program, which may be none."""
+    return isinstance(program, torch.nn.Module) and all(engine.module is not None for engine in engines_of(program))
 
 
 def _set_engine(module: ModuleType, manager: Any, engine: ProgramEngine) -> None:
@@ -133,11 +133,12 @@ def _cache_at(manager: Any, path: str) -> Any:
     if cache is None:
         cache = manager._cache = RuntimeCache(path=path)
         cache.load()
-        manager._restore.callback(_save, cache)
+        manager._restore.callback(_save_cache, manager)
     return cache
 
 
-def _save(cache: Any) -> None:
+def _save_cache(manager: Any) -> None:
+    cache = vars(manager).pop("_cache")
     try:
         cache.save()
     except Exception as error:  # as stock: a full disk is no reason to lose what the block computed

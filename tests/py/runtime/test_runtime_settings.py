@@ -15,7 +15,7 @@ from torch_tensorrt.runtime import (
     runtime_config,
     set_dynamic_shapes_kernel_strategy,
 )
-from torch_tensorrt_profiles.runtime import _runtime_settings
+from torch_tensorrt_profiles.runtime import _engines, _runtime_settings
 from torch_tensorrt_profiles.runtime._engines import ProgramEngine
 
 LAZY, EAGER, NONE = 0, 1, 2
@@ -46,7 +46,7 @@ class Runner:
 
 
 class Loaded(torch.nn.Module):
-    def __init__(self, *engines: Engine) -> None:
+    def __init__(self, *engines: Engine | None) -> None:
         super().__init__()
         self.engines = engines
 
@@ -57,6 +57,7 @@ def engines_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
         return [ProgramEngine("engine", engine, None) for engine in getattr(program, "engines", ())]
 
     monkeypatch.setattr(_runtime_settings, "engines_of", engines_of)
+    monkeypatch.setattr(_engines, "engines_of", engines_of)
     monkeypatch.setattr(torch.ops.tensorrt, "_get_runtime_settings", lambda engine: engine.settings)
 
 
@@ -136,8 +137,9 @@ def test_bad_input():
     with pytest.raises(ValueError, match="cuda_graph_strategy"):
         runtime_config(Runner(engine), cuda_graph_strategy="all").__enter__()
     for open_block in (runtime_config, runtime_cache):
-        with pytest.raises(TypeError, match=rf"{open_block.__name__}\(\) takes a compiled program, got 3 of type int"):
-            open_block(3).__enter__()
+        for bad in (3, "a.pt2"):
+            with pytest.raises(TypeError, match=rf"{open_block.__name__}\(\) takes a compiled program, got {bad!r} of"):
+                open_block(bad).__enter__()
     assert engine.settings == []
 
 
@@ -147,6 +149,13 @@ def test_without_engines(caplog):
     assert "runtime_config() found no TensorRT engine in Linear" in caplog.text
     with pytest.raises(RuntimeError, match="at least one TorchTensorRTModule"):
         runtime_cache(torch.nn.Linear(1, 1)).__enter__()
+
+
+def test_engines_that_are_only_data():
+    with pytest.raises(RuntimeError, match="Engine 'engine' is only data here"):
+        runtime_cache(Loaded(None)).__enter__()
+    with pytest.raises(ValueError, match=r"runtime_cache\(\) found no TensorRT engine in Runner"):
+        runtime_cache(Runner()).__enter__()
 
 
 def test_cuda_graphs_of_a_runner():
