@@ -67,26 +67,30 @@ def engines_of(program: Any) -> list[ProgramEngine]:
     return found
 
 
-def require_program(program: Any, caller: str) -> None:
-    """For a ``caller`` that found no engine: raises TypeError where that is because this is no program at all."""
-    if not (callable(program) or hasattr(program, "get_custom_objs")):
+def engines_for(program: Any, caller: str) -> list[ProgramEngine]:
+    """As :func:`engines_of`, for a ``caller`` that a user calls.
+
+    Raises:
+        TypeError: also where there are none because this is no program at all, but the path of one, say.
+    """
+    engines = engines_of(program)
+    if not engines and not (callable(program) or hasattr(program, "get_custom_objs")):
         raise TypeError(
             f"{caller} takes a compiled program, got {program!r:.100} of type {type(program).__name__}; load a "
             f"saved one first"
         )
+    return engines
 
 
 def live_engines_of(program: Any, caller: str) -> list[ProgramEngine]:
-    """As :func:`engines_of`, for a ``caller`` that needs engines to work on.
+    """As :func:`engines_for`, for a ``caller`` that needs engines to work on.
 
     Raises:
         ValueError: also where no engine can be seen in the program.
-        TypeError: this is no program.
         RuntimeError: an engine is only data on this host.
     """
-    engines = engines_of(program)
+    engines = engines_for(program, caller)
     if not engines:
-        require_program(program, caller)
         raise ValueError(
             f"{caller} found no TensorRT engine in {type(program).__name__}; give the compiled program itself (the "
             f"engines of a torch.compile callable are hidden)"

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of, require_program
-
-
-def _engines(program: Any, caller: str) -> list[ProgramEngine]:
-    engines = engines_of(program)
-    if not engines:
-        require_program(program, caller)
-    return engines
+from torch_tensorrt_profiles.runtime._engines import engines_for
 
 
 def profile_names(program: Any) -> list[str]:
@@ -29,7 +22,7 @@ def profile_names(program: Any) -> list[str]:
         TypeError: this is no program, but the path of one, say.
     """
     longest: tuple[str, ...] = ()
-    for engine in _engines(program, "profile_names()"):
+    for engine in engines_for(program, "profile_names()"):
         if len(engine.names) > len(longest):
             longest = engine.names
     return list(longest)
@@ -50,7 +43,7 @@ def optimization_profiles(program: Any) -> dict[str, list[dict[str, Any]]]:
         TypeError: this is no program, but the path of one, say.
     """
     listing: dict[str, list[dict[str, Any]]] = {}
-    for engine in _engines(program, "optimization_profiles()"):
+    for engine in engines_for(program, "optimization_profiles()"):
         alike = sum(name.partition("#")[0] == engine.name for name in listing)
         ranges = engine.profiles.ranges if engine.profiles is not None else ({},) * engine.count
         listing[f"{engine.name}#{alike + 1}" if alike else engine.name] = [

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from torch_tensorrt_profiles._patching import Patches
-from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of, live_engines_of, require_program
+from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_for, engines_of, live_engines_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +42,10 @@ def graft_config(module: ModuleType, patches: Patches) -> None:
             self._targets, self._yield_tuple = programs, is_several
         try:
             for program in programs:
-                engines = engines_of(program)
+                engines = engines_for(program, "runtime_config()")
                 for engine in engines:
                     _set_engine(module, self, engine)
                 if not engines:
-                    require_program(program, "runtime_config()")
                     logger.warning("runtime_config() found no TensorRT engine in %s.", type(program).__name__)
         except BaseException:
             leave(self, None, None, None)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch_tensorrt_profiles.dynamo._optimization_profile import is_integer
-from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_of, require_program
+from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_for
 
 logger = logging.getLogger(__name__)
 AUTO = "auto"
@@ -39,11 +39,10 @@ def select(program: Any, profile: Any) -> Selection:
         RuntimeError: the engines are only data on this host.
     """
     wanted = _checked(profile)
-    engines = engines_of(program)
+    engines = engines_for(program, "optimization_profile()")
     if not engines and _is_compiled_callable(program):
         return Selection([], [], _index_for_hidden_engines(wanted))
     if not engines:
-        require_program(program, "optimization_profile()")
         logger.warning("optimization_profile() found no TensorRT engine in %s.", type(program).__name__)
     chosen = select_among(engines, wanted)
     return Selection([engine.require_live() for engine, _ in chosen], [index for _, index in chosen], None)
