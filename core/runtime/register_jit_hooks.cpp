@@ -155,11 +155,11 @@ void explain_profile(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack
 }
 
 void get_runtime_settings(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
-  c10::impl::GenericList list(c10::AnyType::get());
+  const c10::impl::GenericList list(c10::AnyType::get());
   for (c10::IValue& setting : runtime_settings(engine_of(torch::jit::pop(*stack)))) {
     list.push_back(std::move(setting));
   }
-  torch::jit::push(*stack, std::move(list));
+  torch::jit::push(*stack, list);
 }
 
 void context_numbers(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
