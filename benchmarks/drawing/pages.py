@@ -65,9 +65,7 @@ where quartiles overlap there is no verdict.
         "First calls",
         """\
 The first call of each phase with two named profiles, on an engine that was made anew from the plan, without a runtime
-cache and with one that another engine filled before. They are told one by one, in their order. The very first without a
-cache took seconds in both runs that we made, although an engine with a cache had compiled in the process before; we do
-not know why.""",
+cache and with one that another engine filled before. They are told one by one, in their order.""",
         ("first-calls",),
         decoder_tables.first_calls,
     ),

@@ -46,7 +46,11 @@ def graft_config(module: ModuleType, patches: Patches) -> None:
                 for engine in engines:
                     _set_engine(module, self, engine)
                 if not engines:
-                    logger.warning("runtime_config() found no TensorRT engine in %s.", type(program).__name__)
+                    logger.warning(
+                        "runtime_config() found no TensorRT engine in %s, so nothing is set. Give the program that was "
+                        "compiled or loaded.",
+                        type(program).__name__,
+                    )
         except BaseException:
             leave(self, None, None, None)
             raise
@@ -131,7 +135,10 @@ def _cache_at(manager: Any, path: str) -> Any:
     cache = vars(manager).get("_cache")
     if cache is None:
         cache = manager._cache = RuntimeCache(path=path)
-        cache.load()
+        try:
+            cache.load()
+        except Exception as error:  # as stock: what cannot be read is compiled again
+            logger.warning("The runtime cache at %s could not be read, and begins empty: %s", path, error)
         manager._restore.callback(_save_cache, manager)
     return cache
 

@@ -43,7 +43,11 @@ def select(program: Any, profile: Any) -> Selection:
     if not engines and _is_compiled_callable(program):
         return Selection([], [], _index_for_hidden_engines(wanted))
     if not engines:
-        logger.warning("optimization_profile() found no TensorRT engine in %s.", type(program).__name__)
+        logger.warning(
+            "optimization_profile() found no TensorRT engine in %s, so nothing is selected. Give the program that was "
+            "compiled or loaded.",
+            type(program).__name__,
+        )
     chosen = select_among(engines, wanted)
     return Selection([engine.require_live() for engine, _ in chosen], [index for _, index in chosen], None)
 

@@ -130,6 +130,17 @@ def test_a_cache_that_cannot_be_saved_is_a_warning(tmp_path, monkeypatch, caplog
     assert "disk full" in caplog.text
 
 
+def test_a_cache_that_cannot_be_read_begins_empty(tmp_path, monkeypatch, caplog):
+    def fail(self: Any, path: Any = None) -> None:
+        raise OSError("no permission")
+
+    monkeypatch.setattr(RuntimeCache, "load", fail)
+    engine = Engine()
+    with runtime_config(Runner(engine), runtime_cache=str(tmp_path / "kernels.bin")):
+        assert engine.settings[2] is not None
+    assert "no permission" in caplog.text
+
+
 def test_bad_input():
     engine = Engine()
     with pytest.raises(TypeError, match="Unknown RuntimeSettings field"):
@@ -146,7 +157,7 @@ def test_bad_input():
 def test_without_engines(caplog):
     with caplog.at_level(logging.WARNING), runtime_config(torch.nn.Linear(1, 1), cuda_graph_strategy="disabled"):
         pass
-    assert "runtime_config() found no TensorRT engine in Linear" in caplog.text
+    assert "runtime_config() found no TensorRT engine in Linear, so nothing is set. Give" in caplog.text
     with pytest.raises(RuntimeError, match="at least one TorchTensorRTModule"):
         runtime_cache(torch.nn.Linear(1, 1)).__enter__()
 
