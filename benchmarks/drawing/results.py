@@ -57,8 +57,6 @@ def is_drawn(report: dict[str, Any]) -> bool:
 def load(files: Sequence[Path]) -> Results:
     """Reads result files. A case that is in several comes from the last of them that measured something for it.
 
-    A case that was run alone comes before the same case of a suite, which takes fewer samples.
-
     Raises:
         ValueError: a file is not a result of the suite, nor of a script that is one of its cases.
     """
@@ -68,7 +66,7 @@ def load(files: Sequence[Path]) -> Results:
             known = ", ".join(("suite", *RUN_ALONE))
             raise ValueError(f"{file} has no result to draw: its 'benchmark' is not among {known}")
     results = Results()
-    for file, report in sorted(reports, key=lambda entry: entry[1]["benchmark"] in RUN_ALONE):
+    for file, report in reports:
         head = {key: value for key, value in report.items() if key not in ("cases", "results")}
         for name, entry in cases_of(report).items():
             if measured_something(entry) and name in results.cases and measured_something(results.cases[name]):
