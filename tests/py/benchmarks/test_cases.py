@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +28,8 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return decoders.make_decoder(request.param, "cpu")
 
 
-def a_part(folder: Path, seconds: float = float("inf")) -> Part:
-    return Part("toy", Namespace(output=folder / "part.json", seconds=seconds, device="cpu"))
+def a_part(folder: Path, seconds: float = float("inf"), since: float | None = None) -> Part:
+    return Part("toy", Namespace(output=folder / "part.json", seconds=seconds, since=since, device="cpu"))
 
 
 def test_a_decoder_is_exported_for_every_length(decoder: decoders.Decoder) -> None:
@@ -245,6 +246,11 @@ def test_contexts_are_those_of_the_same_engine(decoder: decoders.Decoder, monkey
     assert made == [two.engines["decode"].program, "closed"]
     two.start("none", False)
     assert two.contexts is None
+
+
+def test_what_a_case_took_before_its_report_began_is_not_left(tmp_path: Path) -> None:
+    assert 0 < a_part(tmp_path, seconds=1000).left() <= 1000
+    assert a_part(tmp_path, seconds=1000, since=time.monotonic() - 900).left() <= 100
 
 
 def test_a_part_keeps_every_row_with_its_median_and_quartiles(tmp_path: Path) -> None:

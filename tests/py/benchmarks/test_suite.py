@@ -86,7 +86,11 @@ def test_an_earlier_run_of_the_day_keeps_its_file(tmp_path: Path) -> None:
 
 def test_a_case_is_told_less_time_than_it_is_given(tmp_path: Path) -> None:
     case = suite.Case("says", ("-c", "import sys; sys.exit(' '.join(sys.argv))"), 100)
-    assert "--seconds 57" in suite.run_case(case, tmp_path, 60)["log"]
+    before = time.monotonic()
+    log = suite.run_case(case, tmp_path, 60)["log"]
+    assert "--seconds 57" in log
+    since = float(re.search(r"--since ([\d.]+)", log)[1])
+    assert since == pytest.approx(before, abs=5)  # when it began, not when its imports were done
 
 
 def test_the_cases_exist() -> None:
