@@ -46,9 +46,12 @@ class Part:
 
     def add(self, **row: Any) -> None:
         """Adds a row. A value under a name that ends in ``samples_*`` gets its median and quartiles beside it."""
-        for name in [name for name in row if "samples_" in name]:
-            row = {**{name.replace("samples_", key): value for key, value in spread(row[name]).items()}, **row}
-        self.report["rows"].append(row)
+        self.report["rows"].append(with_spreads(row))
+        self._write()
+
+    def replace(self, rows: list[dict[str, Any]]) -> None:
+        """Puts rows in place of all that there are: for a case whose rows get more samples as it goes."""
+        self.report["rows"] = [with_spreads(row) for row in rows]
         self._write()
 
     def note(self, **facts: Any) -> None:
@@ -71,6 +74,12 @@ class Part:
     def _write(self) -> None:
         self.report["seconds"] = round(time.monotonic() - self._started, 1)
         write(self.report, self._output)
+
+
+def with_spreads(row: dict[str, Any]) -> dict[str, Any]:
+    for name in [name for name in row if "samples_" in name]:
+        row = {**{name.replace("samples_", key): value for key, value in spread(row[name]).items()}, **row}
+    return row
 
 
 def spread(samples: list[float]) -> dict[str, Any]:

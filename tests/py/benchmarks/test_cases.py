@@ -14,7 +14,7 @@ import pytest
 import torch
 from cases import contenders, decoders, first_calls, generation, growth_profiles, latency, memory, onnx_engine
 from cases.contenders import Contender, Eager
-from cases.names import EAGER, ONE, TWO
+from cases.names import CONTEXTS, EAGER, ONE, TWO
 from cases.part import Part
 from torch_tensorrt.runtime import optimization_profiles
 
@@ -110,6 +110,11 @@ class Toy(Contender):
         return (2 * made if phase == self.wrong_at else made, *cache)
 
 
+class Planned(Toy):
+    def facts(self) -> dict[str, Any]:
+        return {"plan_bytes": [10]}
+
+
 def test_contenders_take_turns_and_a_wrong_one_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "WARM_UP_SECONDS", {"none": 0.0})
     calls: list[tuple[str, str]] = []
@@ -184,11 +189,51 @@ def test_memory_is_measured_for_as_many_rounds_as_there_is_time(
 
     part = a_part(tmp_path)
     monkeypatch.setattr(memory, "taken", take)
-    measured = memory.measure(decoders.make_decoder("tiny", "cpu"), [Toy(TWO, []), Toy(ONE, [])], part)
+    memory.measure(decoders.make_decoder("tiny", "cpu"), [Planned(TWO, []), Planned(ONE, [])], part)
     assert taken == [TWO, ONE] * 2  # the first round is not counted
-    assert measured == {TWO: [{"device_bytes": 3}], ONE: [{"device_bytes": 4}]}
-    (skipped,) = part.report["skipped"]
+    report = json.loads((tmp_path / "part.json").read_text())
+    assert [(row["contender"], row["samples_bytes"]) for row in report["rows"]] == [(TWO, [3]), (ONE, [4])]
+    assert [(look["round"], look["device_bytes"]) for look in report["looks"]] == [(0, 1), (0, 2), (1, 3), (1, 4)]
+    (skipped,) = report["skipped"]
     assert skipped["what"] == "round 2 of 2"
+
+
+def test_memory_that_is_cut_off_or_fails_at_one_arrangement_keeps_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    def take(decoder: decoders.Decoder, contender: Contender) -> dict[str, Any]:
+        taken.append(contender.name)
+        if contender.name == ONE:
+            raise RuntimeError("out of memory")
+        if len(taken) == 5:
+            raise SystemExit("cut off")
+        return {"device_bytes": len(taken)}
+
+    monkeypatch.setattr(memory, "taken", take)
+    with pytest.raises(SystemExit):
+        memory.measure(decoders.make_decoder("tiny", "cpu"), [Planned(TWO, []), Planned(ONE, [])], a_part(tmp_path))
+    report = json.loads((tmp_path / "part.json").read_text())
+    assert [(row["contender"], row["samples_bytes"]) for row in report["rows"]] == [(TWO, [3])]
+    assert [skipped["what"] for skipped in report["skipped"]] == [f"round {number} of 2: {ONE}" for number in (0, 1)]
+
+
+def test_memory_is_measured_of_what_can_be_built(
+    decoder: decoders.Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(decoder: decoders.Decoder, exported: Any) -> Contender:
+        raise RuntimeError("no engine")
+
+    fails.__name__ = "two_engines"
+    monkeypatch.setattr(memory, "two_engines", fails)
+    for name, title in (("two_profiles", TWO), ("one_profile", ONE)):
+        made = contenders.Engines(title, {}, selects=False)
+        monkeypatch.setattr(memory, name, lambda decoder, exported, made=made: made)
+    part = a_part(tmp_path)
+    assert [arrangement.name for arrangement in memory.build(decoder, part)] == [TWO, CONTEXTS, ONE]
+    assert [built["contender"] for built in part.report["built"]] == [TWO, ONE]
+    assert [skipped["what"] for skipped in part.report["skipped"]] == ["two engines"]
 
 
 def test_first_calls_have_what_an_earlier_engine_kept_or_nothing(
