@@ -4,9 +4,9 @@
     python benchmarks/suite.py --output benchmarks/results --budget 1650
 
 Cases run one after the other, each in a process of its own with a time limit, and each writes what it has after every
-row. Memory comes first, since a host that is still busy does not change it; the others follow by importance. The result, ``<gpu>-<date>.json``, is rewritten after each case; an earlier run of
-that day keeps its file. A case that fails, that is cut off or for which no time is left says so there, with the reason,
-beside the rows that it has.
+row. Memory comes first, since a processor that is still busy does not change it; the others follow by importance. The
+result, ``<gpu>-<date>.json``, is rewritten after each case; an earlier run of that day keeps its file. A case that
+fails, that is cut off or for which no time is left says so there, with the reason, beside the rows that it has.
 ``benchmarks/draw.py`` makes tables and plots from such files.
 """
 
@@ -59,7 +59,7 @@ def script(name: str, *options: str) -> tuple[str, ...]:
 
 
 #: Memory, which times nothing, comes before what does: a host's processor is often busy at first. The others are in
-#: order of importance. A limit is for a slow host; together they are more than the budget, which all cases rarely need.
+#: order of importance. Limits are for a slow host, so their sum is more than the budget.
 CASES = (
     Case("memory", module("memory"), 260),
     Case("latency-reference", module("latency", "--model", "reference", "--starts", "2"), 520),

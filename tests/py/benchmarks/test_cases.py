@@ -171,6 +171,29 @@ def test_contenders_generate_in_turns_request_by_request() -> None:
     assert [len(figures["first_token_ms"]) for figures in measured.values()] == [2, 2]
 
 
+def test_passes_of_generation_are_kept_when_a_later_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+
+    def one_pass(contenders: list[Contender], decoder: decoders.Decoder, requests: Any) -> dict[str, Any]:
+        begun.append(len(begun))
+        if len(begun) == 3:
+            raise RuntimeError("out of memory")
+        return {contender.name: generation.figures([[30.0, 10.0 * len(begun)]]) for contender in contenders}
+
+    monkeypatch.setattr(generation, "one_pass", one_pass)
+    contender, decoder = Toy(TWO, []), decoders.make_decoder("tiny", "cpu")
+    with pytest.raises(RuntimeError):
+        generation.measure([contender], decoder, [(1, 2)], 6, a_part(tmp_path))
+    (kept,) = json.loads((tmp_path / "part.json").read_text())["rows"]
+    assert (kept["token_samples_ms"], kept["token_median_ms"], kept["contender"]) == ([10.0, 20.0], 15.0, TWO)
+
+
+def test_passes_of_generation_that_do_not_fit_are_skipped(tmp_path: Path) -> None:
+    part = a_part(tmp_path, seconds=-1)
+    generation.measure([], decoders.make_decoder("tiny", "cpu"), [], 6, part)
+    assert [skipped["what"] for skipped in part.report["skipped"]] == ["pass 1 of 6"]
+
+
 def test_tokens_per_second_are_all_tokens_over_all_time() -> None:
     made = generation.figures([[30.0, 10.0], [50.0, 10.0]])
     assert made == {"tokens_per_second": 40.0, "first_token_ms": [30.0, 50.0], "token_ms": [10.0, 10.0]}
