@@ -199,7 +199,14 @@ def main() -> None:
     arguments = made.parse_args()
     timing.own_stream()
     decoder = make_decoder(arguments.model, arguments.device, arguments.layers)
-    part = Part("latency", arguments, decoder=decoder.facts(), warm_up_seconds=WARM_UP_SECONDS, blocks=BLOCKS)
+    part = Part(
+        "latency",
+        arguments,
+        decoder=decoder.facts(),
+        warm_up_seconds=WARM_UP_SECONDS,
+        blocks=BLOCKS,
+        tolerance=TOLERANCE,
+    )
     with torch.inference_mode():
         with part.attempt("copy bandwidth"):
             part.add(kind="copy", **measure_copy(arguments.device))

@@ -19,7 +19,9 @@ def parser(description: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--output", type=Path, help="JSON file for the result, all samples included")
     made.add_argument("--seconds", type=float, default=float("inf"), help="what does not fit into this time is skipped")
-    made.add_argument("--since", type=float, help="time.monotonic() from which they count; without it, from the report on")
+    made.add_argument(
+        "--since", type=float, help="time.monotonic() from which they count; without it, from the report on"
+    )
     made.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: a look without a GPU")
     return made
 
@@ -28,6 +30,8 @@ class Part:
     """The report of one case, rewritten after every row."""
 
     def __init__(self, benchmark: str, arguments: argparse.Namespace, **facts: Any) -> None:
+        if reserved := {"rows", "skipped"} & facts.keys():
+            raise ValueError(f"facts of a report have other names than what it keeps itself: {sorted(reserved)}")
         self._output: Path | None = arguments.output
         self._started: float = time.monotonic() if arguments.since is None else arguments.since
         self._seconds: float = arguments.seconds

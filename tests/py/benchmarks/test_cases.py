@@ -316,6 +316,11 @@ def test_contexts_are_those_of_the_same_engine(decoder: decoders.Decoder, monkey
     assert two.contexts is None
 
 
+def test_a_fact_under_a_name_of_the_report_itself_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"\['rows'\]"):
+        Part("toy", Namespace(output=None, seconds=1.0, since=None, device="cpu"), rows=[1, 64])
+
+
 def test_what_a_case_took_before_its_report_began_is_not_left(tmp_path: Path) -> None:
     assert 0 < a_part(tmp_path, seconds=1000).left() <= 1000
     assert a_part(tmp_path, seconds=1000, since=time.monotonic() - 900).left() <= 100
