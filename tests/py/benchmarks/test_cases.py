@@ -145,6 +145,14 @@ def test_settings_that_do_not_fit_into_the_time_are_skipped(tmp_path: Path, monk
     ]
 
 
+def test_further_settings_are_skipped_by_what_the_first_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "measure", lambda *arguments: pytest.fail("there was no time"))
+    part = a_part(tmp_path, seconds=30)
+    decoder = decoders.make_decoder("tiny", "cpu")
+    assert latency.measure_settings(decoder, [], latency.FURTHER_SETTINGS, part, took=40.0) == 40.0
+    assert len(part.report["skipped"]) == len(latency.FURTHER_SETTINGS)
+
+
 def test_generating_times_every_token_and_selects_the_phase(tmp_path: Path) -> None:
     decoder = decoders.make_decoder("tiny", "cpu")
     selected: list[str] = []
