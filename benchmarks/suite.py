@@ -30,6 +30,7 @@ from typing import Any
 from side_by_side import git_revision, write
 
 HERE = Path(__file__).resolve().parent
+STOPPED = "the suite was stopped"
 LEAST_SECONDS = 15.0  # with less, a case is not worth starting
 #: What a part says about the host and the versions; the same in all parts, so it is kept once.
 HEAD = ("gpu", "compute_capability", "driver", "torch", "torch_tensorrt", "tensorrt", "cuda", "python", "cpu")
@@ -95,7 +96,9 @@ def run_case(case: Case, folder: Path, left: float) -> dict[str, Any]:
         try:
             entry = ended(child.wait(timeout=limit), log)
         except subprocess.TimeoutExpired:
-            entry = {"status": "cut off", "why": f"its time limit of {limit:.0f} s", "log": log.read_text()[-1000:]}
+            entry = cut_off(f"its time limit of {limit:.0f} s", log)
+        except KeyboardInterrupt:
+            entry = cut_off(STOPPED, log)
         finally:
             stop(child)
     entry["seconds"] = round(time.monotonic() - start, 1)
@@ -108,6 +111,10 @@ def ended(code: int, log: Path) -> dict[str, Any]:
     if code == 0:
         return {"status": "complete"}
     return {"status": "failed", "why": f"it ended with {code}", "log": log.read_text()[-2000:]}
+
+
+def cut_off(why: str, log: Path) -> dict[str, Any]:
+    return {"status": "cut off", "why": why, "log": log.read_text()[-1000:]}
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
@@ -138,7 +145,7 @@ def free_file(output: Path, report: dict[str, Any]) -> Path:
 
 
 def run(cases: Sequence[Case], output: Path, budget: float) -> Path:
-    """Runs the cases and returns the file with the result."""
+    """Runs the cases and returns the file with the result. An interrupt ends the case that runs, and skips the rest."""
     started = time.monotonic()
     report: dict[str, Any] = {
         "benchmark": "suite",
@@ -148,9 +155,14 @@ def run(cases: Sequence[Case], output: Path, budget: float) -> Path:
         "cases": {},
     }
     file: Path | None = None
+    stopped = False
     with tempfile.TemporaryDirectory() as folder:
         for case in cases:
-            entry = run_case(case, Path(folder), budget - (time.monotonic() - started))
+            if stopped:
+                entry = {"status": "skipped", "why": STOPPED}
+            else:
+                entry = run_case(case, Path(folder), budget - (time.monotonic() - started))
+            stopped = entry.get("why") == STOPPED
             add(report, case.name, entry)
             print(line_about(case.name, entry), flush=True)
             report["seconds"] = round(time.monotonic() - started, 1)
@@ -178,6 +190,7 @@ def main() -> None:
     names = [case.name for case in CASES]
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"among {', '.join(names)}")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # who ends the suite gets what there is
     chosen = [case for case in CASES if not arguments.only or case.name in arguments.only]
     print(run(chosen, arguments.output, arguments.budget))
 

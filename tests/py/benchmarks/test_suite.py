@@ -52,6 +52,15 @@ def test_a_case_that_hangs_is_cut_off_with_its_children(tmp_path: Path, monkeypa
     assert is_gone(int(child.read_text()))
 
 
+def test_a_suite_that_is_stopped_keeps_what_the_case_has(tmp_path: Path) -> None:
+    stops = WRITES + "import os, signal, time\nos.kill(os.getppid(), signal.SIGINT); time.sleep(600)"
+    report = run(tmp_path, stopped=(stops, 600), next=(WRITES, 60), last=(WRITES, 60))
+    entry = report["cases"]["stopped"]
+    assert (entry["status"], entry["why"]) == ("cut off", suite.STOPPED)
+    assert entry["result"]["rows"] == [{"kind": "toy"}]
+    assert [report["cases"][name]["why"] for name in ("next", "last")] == [suite.STOPPED] * 2
+
+
 def is_gone(pid: int) -> bool:
     for _ in range(100):
         stat = Path(f"/proc/{pid}/stat")
