@@ -26,6 +26,7 @@ from side_by_side import Process, about, check_kind, headline, serve_requests, t
 PREFILL, DECODE = profile_selection.PREFILL, profile_selection.DECODE
 #: Layers, width and prompt length, as there; the last has 1 GiB of weights.
 SIZES = {**profile_selection.SIZES, "1 GiB": (8, 8192, 512)}
+CALLS = {**profile_selection.CALLS, "1 GiB": 20}
 BARE = "bare sum"
 SCENARIOS = (
     "one context, in turns",
@@ -134,7 +135,7 @@ def measure(arguments: argparse.Namespace, size: str, graphs: bool) -> tuple[dic
     try:
         said = process.answer()
         memory = process.ask(do="memory")
-        measured = process.ask(do="measure", turns=arguments.turns, calls=100 if size == "tiny" else 20)
+        measured = process.ask(do="measure", turns=arguments.turns, calls=CALLS[size])
     finally:
         process.close()
     samples = {name: [turn[name] for turn in measured["turns"]] for name in (BARE, *SCENARIOS)}
@@ -190,6 +191,8 @@ def main() -> None:
                 "sizes": {
                     name: dict(zip(("layers", "width", "prompt"), of, strict=True)) for name, of in SIZES.items()
                 },
+                "calls_per_batch": CALLS,
+                "warm_up_calls": profile_selection.WARM_UP_CALLS,
                 "results": results,
             }
             write(report, arguments.output)  # each time, so that a run that is cut off loses only the rest

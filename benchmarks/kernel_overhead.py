@@ -196,11 +196,21 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     try:
         said = [process.answer() for process in processes]
         print(f"{len(processes)} processes ready after {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
-        results, left_out, drains = [], [], []
+        drains: list[int] = []
+        report: dict[str, Any] = {
+            "benchmark": "kernel_overhead",
+            **about(said[0]),
+            "dynamic_shapes_kernel_specialization_strategy": arguments.strategy,
+            "processes_of_each_kind": arguments.processes,
+            "calls_per_batch": arguments.calls,
+            "batches_per_turn": arguments.batches,
+            "left_out": [],
+            "results": [],
+        }
         for state in STATES:
             there = [process.ask(do="enter", state=state, calls=arguments.calls) for process in processes]
             if not all(there):
-                left_out.append(state)
+                report["left_out"].append(state)
                 continue
             rounds: list[dict[str, list[list[float]]]] = []
             deadline = time.monotonic() + arguments.seconds / len(STATES)
@@ -213,23 +223,16 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 rounds.append(turn)
             ours = next(process for process in processes if process.kind == "ours")
             pairs = ours.ask(do="pairs", state=state, pairs=arguments.pairs, calls=arguments.calls)
-            results.append({**summary(state, rounds), "in_one_process": summary_of_pairs(pairs)})
+            report["results"].append({**summary(state, rounds), "in_one_process": summary_of_pairs(pairs)})
+            # How long the GPU was behind at the end of a batch: small, or the queue and not the host was measured.
+            report["median_drain_ns"] = statistics.median(drains)
+            report["seconds"] = round(time.monotonic() - started, 1)
+            write(report, arguments.output)  # each time, so that a run that is cut off loses only the rest
+        write(report, arguments.output)
     finally:
         for process in processes:
             process.close()
-    return {
-        "benchmark": "kernel_overhead",
-        **about(said[0]),
-        "dynamic_shapes_kernel_specialization_strategy": arguments.strategy,
-        "processes_of_each_kind": arguments.processes,
-        "calls_per_batch": arguments.calls,
-        "batches_per_turn": arguments.batches,
-        # How long the GPU was behind at the end of a batch: small, or the queue and not the host was measured.
-        "median_drain_ns": statistics.median(drains),
-        "seconds": round(time.monotonic() - started, 1),
-        "left_out": left_out,
-        "results": results,
-    }
+    return report
 
 
 def table(report: dict[str, Any]) -> str:
@@ -265,9 +268,7 @@ def main() -> None:
     if arguments.serve:
         serve(arguments.serve, arguments.strategy)
         return
-    report = run(arguments)
-    write(report, arguments.output)
-    print(table(report))
+    print(table(run(arguments)))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from side_by_side import KINDS, Process, about, check_kind, headline, serve_requ
 PREFILL, DECODE = 0, 1
 #: Layers, width and prompt length of a stack of linear layers in half precision.
 SIZES = {"tiny": (1, 64, 16), "large": (8, 4096, 512)}
+#: Of a batch.
+CALLS = {"tiny": 100, "large": 20}
 #: Before each batch: TensorRT-RTX specialises kernels behind the first calls after a switch.
 WARM_UP_CALLS = 20
 #: The first two are parts of the third: what a call inside of a block costs more, and the block itself.
@@ -147,12 +149,11 @@ def measure(arguments: argparse.Namespace, size: str, graphs: bool) -> tuple[dic
     results = []
     try:
         said = [process.answer() for process in processes]
-        calls = 100 if size == "tiny" else 20
         for scenario in SCENARIOS:
             samples: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
             for _ in range(arguments.rounds):
                 for process in processes:
-                    samples[process.kind] += process.ask(scenario=scenario, pairs=arguments.pairs, calls=calls)
+                    samples[process.kind] += process.ask(scenario=scenario, pairs=arguments.pairs, calls=CALLS[size])
             result: dict[str, Any] = {"size": size, "cuda_graphs": graphs, "scenario": scenario}
             for kind, pairs in samples.items():
                 result[kind] = {
@@ -187,14 +188,18 @@ def main() -> None:
             said, measured = measure(arguments, size, graphs)
             results += measured
             print(f"{size}, graphs {graphs}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
-    report = {
-        "benchmark": "profile_selection",
-        **about(said),
-        "dynamic_shapes_kernel_specialization_strategy": arguments.strategy,
-        "sizes": {name: dict(zip(("layers", "width", "prompt"), size, strict=True)) for name, size in SIZES.items()},
-        "results": results,
-    }
-    write(report, arguments.output)
+            report = {
+                "benchmark": "profile_selection",
+                **about(said),
+                "dynamic_shapes_kernel_specialization_strategy": arguments.strategy,
+                "sizes": {
+                    name: dict(zip(("layers", "width", "prompt"), of, strict=True)) for name, of in SIZES.items()
+                },
+                "calls_per_batch": CALLS,
+                "warm_up_calls": WARM_UP_CALLS,
+                "results": results,
+            }
+            write(report, arguments.output)  # each time, so that a run that is cut off loses only the rest
     print(headline(report))
     print(f"{'us per step, medians':<50}{'stock: bare':>14}{'over it':>10}{'ours: bare':>14}{'over it':>10}")
     for result in results:

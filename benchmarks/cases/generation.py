@@ -62,6 +62,35 @@ def figures(answers: list[list[float]]) -> dict[str, Any]:
     }
 
 
+def measure(contenders: list[Contender], decoder: Decoder, requests: Any, passes: int, part: Part) -> None:
+    """As many passes as there is time for; the rows grow with each, so one that is cut off or fails takes none away."""
+    measured: dict[str, list[dict[str, Any]]] = {contender.name: [] for contender in contenders}
+    took = 0.0
+    for number in range(passes):
+        if part.left() < took:
+            part.skip(f"pass {number + 1} of {passes}", f"less than {took:.0f} s were left")
+            break
+        start = time.monotonic()
+        for name, one in one_pass(contenders, decoder, requests).items():
+            measured[name].append(one)
+        part.replace([row(decoder, name, all_measured) for name, all_measured in measured.items()])
+        took = time.monotonic() - start
+
+
+def row(decoder: Decoder, name: str, passes: list[dict[str, Any]]) -> dict[str, Any]:
+    tokens = [token for one in passes for token in one["token_ms"]]
+    return {
+        "kind": "generation",
+        "model": decoder.name,
+        "contender": name,
+        "samples_tokens_per_second": [one["tokens_per_second"] for one in passes],
+        "first_token_samples_ms": [first for one in passes for first in one["first_token_ms"]],
+        "token_samples_ms": tokens,
+        "token_p50_ms": percentile(tokens, 0.5),
+        "token_p99_ms": percentile(tokens, 0.99),
+    }
+
+
 def percentile(samples: list[float], share: float) -> float:
     return round(float(torch.tensor(samples, dtype=torch.float64).quantile(share)), 5)
 
@@ -92,24 +121,7 @@ def main() -> None:
         end = time.perf_counter() + WARM_UP_SECONDS
         while running and time.perf_counter() < end:
             one_pass(running, decoder, requests)
-        passes: dict[str, list[dict[str, Any]]] = {contender.name: [] for contender in running}
-        for _ in range(arguments.passes):
-            for name, measured in one_pass(running, decoder, requests).items():
-                passes[name].append(measured)
-            if part.left() < 10:
-                break
-    for name, all_measured in passes.items():
-        tokens = [token for one in all_measured for token in one["token_ms"]]
-        part.add(
-            kind="generation",
-            model=decoder.name,
-            contender=name,
-            samples_tokens_per_second=[one["tokens_per_second"] for one in all_measured],
-            first_token_samples_ms=[first for one in all_measured for first in one["first_token_ms"]],
-            token_samples_ms=tokens,
-            token_p50_ms=percentile(tokens, 0.5),
-            token_p99_ms=percentile(tokens, 0.99),
-        )
+        measure(running, decoder, requests, arguments.passes, part)
 
 
 if __name__ == "__main__":

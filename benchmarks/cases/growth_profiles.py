@@ -48,7 +48,7 @@ def main() -> None:
                     "build_seconds": round(time.perf_counter() - start, 2),
                     "plan_bytes": len(module_of(programs[count]).serialized_engine),
                 }
-        part.note(built=built)
+                part.note(built=built)
         dtype = torch.float16 if arguments.device == "cuda" else torch.float32
         one = torch.randn(1, WIDTH, device=arguments.device, dtype=dtype)
         samples: dict[int, list[float]] = {count: [] for count in programs}

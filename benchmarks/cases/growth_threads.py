@@ -68,7 +68,15 @@ def calls_per_second(program: Any, inputs: list[torch.Tensor], threads: int) -> 
 def main() -> None:
     arguments = parser(__doc__ or "").parse_args()
     timing.own_stream()
-    part = Part("growth_threads", arguments, strategy=STRATEGY, layers=LAYERS, width=WIDTH, rows=[1, ROWS])
+    part = Part(
+        "growth_threads",
+        arguments,
+        strategy=STRATEGY,
+        layers=LAYERS,
+        width=WIDTH,
+        rows_of_profiles=[1, ROWS],
+        seconds_per_sample=SECONDS,
+    )
     with torch.inference_mode():
         from torch_tensorrt.runtime import context_per_profile
 

@@ -2,9 +2,11 @@
 
     PYTHONPATH=benchmarks python -m cases.memory --output memory.json
 
-Each arrangement is set up from its plans and runs a prefill and a decode; what the device has less than before is its
-memory: weights, contexts, activations and compiled kernels. Arrangements take turns, and a round that is not counted
-comes first. Free memory is the device's, so nobody else may use it.
+Each arrangement is set up from its plans and runs a few prefills and decodes; what the device has less than before is
+its memory: weights, contexts, activations and the kernels compiled so far. PyTorch's cache is emptied before either
+look, and inputs and outputs are gone by then. Arrangements take turns, and a round that is not counted comes first.
+Free memory is the device's, so nobody else may use it; what was in use before each start is in the report, and shows it
+if somebody did, or if an arrangement left something behind.
 """
 
 from __future__ import annotations
@@ -21,12 +23,26 @@ from cases.part import Part, parser
 
 STRATEGY = "lazy"
 ROUNDS = 2
+CALLS = 3  # of each phase
+
+
+def build(decoder: Decoder, part: Part) -> list[Engines]:
+    """The arrangements that can be built here; the rest is skipped with the reason."""
+    arrangements: list[Engines] = []
+    exported = decoder.export()
+    part.note(built=[])
+    for make in (two_profiles, two_engines, one_profile):
+        with part.attempt(make.__name__.replace("_", " ")):
+            made = make(decoder, exported)
+            arrangements += [made, with_contexts(made)] if make is two_profiles else [made]
+            part.note(built=[*part.report["built"], made.facts()])
+    return arrangements
 
 
 def taken(decoder: Decoder, contender: Engines) -> dict[str, Any]:
     """Bytes that an arrangement takes, and what its second context said about itself."""
     before = timing.device_bytes_taken()
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {"before_bytes": before}
     try:
         contender.start(STRATEGY, False)
         if contender.contexts:
@@ -34,7 +50,7 @@ def taken(decoder: Decoder, contender: Engines) -> dict[str, Any]:
         for phase in PHASES:
             inputs = decoder.inputs(decoder.prefill if phase == "prefill" else 1)
             with contender.select(phase):
-                for _ in range(3):
+                for _ in range(CALLS):
                     contender.call(phase, inputs)
             del inputs
         facts["device_bytes"] = timing.device_bytes_taken() - before
@@ -43,9 +59,29 @@ def taken(decoder: Decoder, contender: Engines) -> dict[str, Any]:
     return facts
 
 
-def measure(decoder: Decoder, arrangements: list[Engines], part: Part) -> dict[str, list[dict[str, Any]]]:
-    """By arrangement, as many rounds as there is time for."""
-    measured: dict[str, list[dict[str, Any]]] = {contender.name: [] for contender in arrangements}
+def rows(decoder: Decoder, arrangements: list[Engines], looks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One for each arrangement that has a sample, from all looks so far."""
+    made = []
+    for contender in arrangements:
+        samples = [look for look in looks if look["contender"] == contender.name and look["round"]]
+        if samples:
+            made.append(
+                {
+                    "kind": "memory",
+                    "model": decoder.name,
+                    "contender": contender.name,
+                    "samples_bytes": [look["device_bytes"] for look in samples],
+                    "peak_while_made_bytes": samples[-1].get("peak_while_made_bytes"),
+                    "plan_bytes": contender.facts()["plan_bytes"],
+                }
+            )
+    return made
+
+
+def measure(decoder: Decoder, arrangements: list[Engines], part: Part) -> None:
+    """As many rounds as there is time for. Every look is in the report, those of the round that is not counted too."""
+    looks: list[dict[str, Any]] = []
+    part.note(looks=looks)
     took = 0.0
     for number in range(1 + ROUNDS):
         if part.left() < took:
@@ -53,12 +89,13 @@ def measure(decoder: Decoder, arrangements: list[Engines], part: Part) -> dict[s
             break
         start = time.monotonic()
         for contender in arrangements:
-            with part.attempt(contender.name):
+            with part.attempt(f"round {number} of {ROUNDS}: {contender.name}"):
+                began = time.monotonic()
                 facts = taken(decoder, contender)
-                if number:
-                    measured[contender.name].append(facts)
+                seconds = round(time.monotonic() - began, 1)
+                looks.append({"contender": contender.name, "round": number, "seconds": seconds, **facts})
+                part.replace(rows(decoder, arrangements, looks))
         took = time.monotonic() - start
-    return measured
 
 
 def main() -> None:
@@ -68,23 +105,9 @@ def main() -> None:
     arguments = made.parse_args()
     timing.own_stream()
     decoder = make_decoder(arguments.model, arguments.device, arguments.layers)
-    part = Part("memory", arguments, decoder=decoder.facts(), strategy=STRATEGY)
+    part = Part("memory", arguments, decoder=decoder.facts(), strategy=STRATEGY, calls_of_each_phase=CALLS)
     with torch.inference_mode():
-        exported = decoder.export()
-        two = two_profiles(decoder, exported)
-        arrangements = [two, with_contexts(two), two_engines(decoder, exported), one_profile(decoder, exported)]
-        measured = measure(decoder, arrangements, part)
-    for contender in arrangements:
-        samples = measured[contender.name]
-        if samples:
-            part.add(
-                kind="memory",
-                model=decoder.name,
-                contender=contender.name,
-                samples_bytes=[facts["device_bytes"] for facts in samples],
-                peak_while_made_bytes=samples[-1].get("peak_while_made_bytes"),
-                plan_bytes=contender.facts()["plan_bytes"],
-            )
+        measure(decoder, build(decoder, part), part)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ def parser(description: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--output", type=Path, help="JSON file for the result, all samples included")
     made.add_argument("--seconds", type=float, default=float("inf"), help="what does not fit into this time is skipped")
+    made.add_argument(
+        "--since", type=float, help="time.monotonic() from which they count; without it, from the report on"
+    )
     made.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: a look without a GPU")
     return made
 
@@ -27,8 +30,10 @@ class Part:
     """The report of one case, rewritten after every row."""
 
     def __init__(self, benchmark: str, arguments: argparse.Namespace, **facts: Any) -> None:
+        if reserved := {"rows", "skipped"} & facts.keys():
+            raise ValueError(f"facts of a report have other names than what it keeps itself: {sorted(reserved)}")
         self._output: Path | None = arguments.output
-        self._started = time.monotonic()
+        self._started: float = time.monotonic() if arguments.since is None else arguments.since
         self._seconds: float = arguments.seconds
         head = {"gpu": None, "python": platform.python_version()}
         self.report: dict[str, Any] = {
@@ -45,9 +50,12 @@ class Part:
 
     def add(self, **row: Any) -> None:
         """Adds a row. A value under a name that ends in ``samples_*`` gets its median and quartiles beside it."""
-        for name in [name for name in row if "samples_" in name]:
-            row = {**{name.replace("samples_", key): value for key, value in spread(row[name]).items()}, **row}
-        self.report["rows"].append(row)
+        self.report["rows"].append(with_spreads(row))
+        self._write()
+
+    def replace(self, rows: list[dict[str, Any]]) -> None:
+        """Puts rows in place of all that there are: for a case whose rows get more samples as it goes."""
+        self.report["rows"] = [with_spreads(row) for row in rows]
         self._write()
 
     def note(self, **facts: Any) -> None:
@@ -70,6 +78,12 @@ class Part:
     def _write(self) -> None:
         self.report["seconds"] = round(time.monotonic() - self._started, 1)
         write(self.report, self._output)
+
+
+def with_spreads(row: dict[str, Any]) -> dict[str, Any]:
+    for name in [name for name in row if "samples_" in name]:
+        row = {**{name.replace("samples_", key): value for key, value in spread(row[name]).items()}, **row}
+    return row
 
 
 def spread(samples: list[float]) -> dict[str, Any]:

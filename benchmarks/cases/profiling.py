@@ -66,7 +66,7 @@ def main() -> None:
     arguments = made.parse_args()
     timing.own_stream()
     sizes = {name: dict(zip(("layers", "width"), size, strict=True)) for name, size in SIZES.items()}
-    part = Part("profiling", arguments, strategy=STRATEGY, sizes=sizes)
+    part = Part("profiling", arguments, strategy=STRATEGY, sizes=sizes, calls_per_sample=CALLS)
     with torch.inference_mode():
         for size in SIZES:
             with part.attempt(size):

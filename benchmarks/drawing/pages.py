@@ -54,7 +54,8 @@ figure is worse than a peer's.""",
 One process per model, contenders in turns. A warm figure is the median time between CUDA events around one call on an
 idle GPU, quartiles in brackets. First calls have no runtime cache and are timed on the host's clock, selecting the
 profile included, one for each time that the engines were made anew, in their order; the first also has what a process
-does once. For eager PyTorch with CUDA graphs they include the capture, for `torch.compile` compiling and tuning.
+does once. For eager PyTorch with CUDA graphs they include the capture, for `torch.compile` compiling and tuning; with
+CUDA graphs it comes second in its process and may find in its cache what the first compilation tuned.
 "two named profiles" says how they compare with the row's contender, by medians; a figure that is worse says so, and
 where quartiles overlap there is no verdict.
 {AGAIN}""",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import torch
 from cases import contenders, decoders, first_calls, generation, growth_profiles, latency, memory, onnx_engine
 from cases.contenders import Contender, Eager
-from cases.names import EAGER, ONE, TWO
+from cases.names import CONTEXTS, EAGER, ONE, TWO
 from cases.part import Part
 from torch_tensorrt.runtime import optimization_profiles
 
@@ -27,8 +28,8 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return decoders.make_decoder(request.param, "cpu")
 
 
-def a_part(folder: Path, seconds: float = float("inf")) -> Part:
-    return Part("toy", Namespace(output=folder / "part.json", seconds=seconds, device="cpu"))
+def a_part(folder: Path, seconds: float = float("inf"), since: float | None = None) -> Part:
+    return Part("toy", Namespace(output=folder / "part.json", seconds=seconds, since=since, device="cpu"))
 
 
 def test_a_decoder_is_exported_for_every_length(decoder: decoders.Decoder) -> None:
@@ -109,6 +110,11 @@ class Toy(Contender):
         return (2 * made if phase == self.wrong_at else made, *cache)
 
 
+class Planned(Toy):
+    def facts(self) -> dict[str, Any]:
+        return {"plan_bytes": [10]}
+
+
 def test_contenders_take_turns_and_a_wrong_one_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "WARM_UP_SECONDS", {"none": 0.0})
     calls: list[tuple[str, str]] = []
@@ -139,6 +145,14 @@ def test_settings_that_do_not_fit_into_the_time_are_skipped(tmp_path: Path, monk
     ]
 
 
+def test_further_settings_are_skipped_by_what_the_first_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "measure", lambda *arguments: pytest.fail("there was no time"))
+    part = a_part(tmp_path, seconds=30)
+    decoder = decoders.make_decoder("tiny", "cpu")
+    assert latency.measure_settings(decoder, [], latency.FURTHER_SETTINGS, part, took=40.0) == 40.0
+    assert len(part.report["skipped"]) == len(latency.FURTHER_SETTINGS)
+
+
 def test_generating_times_every_token_and_selects_the_phase(tmp_path: Path) -> None:
     decoder = decoders.make_decoder("tiny", "cpu")
     selected: list[str] = []
@@ -165,6 +179,29 @@ def test_contenders_generate_in_turns_request_by_request() -> None:
     assert [len(figures["first_token_ms"]) for figures in measured.values()] == [2, 2]
 
 
+def test_passes_of_generation_are_kept_when_a_later_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+
+    def one_pass(contenders: list[Contender], decoder: decoders.Decoder, requests: Any) -> dict[str, Any]:
+        begun.append(len(begun))
+        if len(begun) == 3:
+            raise RuntimeError("out of memory")
+        return {contender.name: generation.figures([[30.0, 10.0 * len(begun)]]) for contender in contenders}
+
+    monkeypatch.setattr(generation, "one_pass", one_pass)
+    contender, decoder = Toy(TWO, []), decoders.make_decoder("tiny", "cpu")
+    with pytest.raises(RuntimeError):
+        generation.measure([contender], decoder, [(1, 2)], 6, a_part(tmp_path))
+    (kept,) = json.loads((tmp_path / "part.json").read_text())["rows"]
+    assert (kept["token_samples_ms"], kept["token_median_ms"], kept["contender"]) == ([10.0, 20.0], 15.0, TWO)
+
+
+def test_passes_of_generation_that_do_not_fit_are_skipped(tmp_path: Path) -> None:
+    part = a_part(tmp_path, seconds=-1)
+    generation.measure([], decoders.make_decoder("tiny", "cpu"), [], 6, part)
+    assert [skipped["what"] for skipped in part.report["skipped"]] == ["pass 1 of 6"]
+
+
 def test_tokens_per_second_are_all_tokens_over_all_time() -> None:
     made = generation.figures([[30.0, 10.0], [50.0, 10.0]])
     assert made == {"tokens_per_second": 40.0, "first_token_ms": [30.0, 50.0], "token_ms": [10.0, 10.0]}
@@ -183,11 +220,51 @@ def test_memory_is_measured_for_as_many_rounds_as_there_is_time(
 
     part = a_part(tmp_path)
     monkeypatch.setattr(memory, "taken", take)
-    measured = memory.measure(decoders.make_decoder("tiny", "cpu"), [Toy(TWO, []), Toy(ONE, [])], part)
+    memory.measure(decoders.make_decoder("tiny", "cpu"), [Planned(TWO, []), Planned(ONE, [])], part)
     assert taken == [TWO, ONE] * 2  # the first round is not counted
-    assert measured == {TWO: [{"device_bytes": 3}], ONE: [{"device_bytes": 4}]}
-    (skipped,) = part.report["skipped"]
+    report = json.loads((tmp_path / "part.json").read_text())
+    assert [(row["contender"], row["samples_bytes"]) for row in report["rows"]] == [(TWO, [3]), (ONE, [4])]
+    assert [(look["round"], look["device_bytes"]) for look in report["looks"]] == [(0, 1), (0, 2), (1, 3), (1, 4)]
+    (skipped,) = report["skipped"]
     assert skipped["what"] == "round 2 of 2"
+
+
+def test_memory_that_is_cut_off_or_fails_at_one_arrangement_keeps_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    def take(decoder: decoders.Decoder, contender: Contender) -> dict[str, Any]:
+        taken.append(contender.name)
+        if contender.name == ONE:
+            raise RuntimeError("out of memory")
+        if len(taken) == 5:
+            raise SystemExit("cut off")
+        return {"device_bytes": len(taken)}
+
+    monkeypatch.setattr(memory, "taken", take)
+    with pytest.raises(SystemExit):
+        memory.measure(decoders.make_decoder("tiny", "cpu"), [Planned(TWO, []), Planned(ONE, [])], a_part(tmp_path))
+    report = json.loads((tmp_path / "part.json").read_text())
+    assert [(row["contender"], row["samples_bytes"]) for row in report["rows"]] == [(TWO, [3])]
+    assert [skipped["what"] for skipped in report["skipped"]] == [f"round {number} of 2: {ONE}" for number in (0, 1)]
+
+
+def test_memory_is_measured_of_what_can_be_built(
+    decoder: decoders.Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(decoder: decoders.Decoder, exported: Any) -> Contender:
+        raise RuntimeError("no engine")
+
+    fails.__name__ = "two_engines"
+    monkeypatch.setattr(memory, "two_engines", fails)
+    for name, title in (("two_profiles", TWO), ("one_profile", ONE)):
+        made = contenders.Engines(title, {}, selects=False)
+        monkeypatch.setattr(memory, name, lambda decoder, exported, made=made: made)
+    part = a_part(tmp_path)
+    assert [arrangement.name for arrangement in memory.build(decoder, part)] == [TWO, CONTEXTS, ONE]
+    assert [built["contender"] for built in part.report["built"]] == [TWO, ONE]
+    assert [skipped["what"] for skipped in part.report["skipped"]] == ["two engines"]
 
 
 def test_first_calls_have_what_an_earlier_engine_kept_or_nothing(
@@ -245,6 +322,16 @@ def test_contexts_are_those_of_the_same_engine(decoder: decoders.Decoder, monkey
     assert made == [two.engines["decode"].program, "closed"]
     two.start("none", False)
     assert two.contexts is None
+
+
+def test_a_fact_under_a_name_of_the_report_itself_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"\['rows'\]"):
+        Part("toy", Namespace(output=None, seconds=1.0, since=None, device="cpu"), rows=[1, 64])
+
+
+def test_what_a_case_took_before_its_report_began_is_not_left(tmp_path: Path) -> None:
+    assert 0 < a_part(tmp_path, seconds=1000).left() <= 1000
+    assert a_part(tmp_path, seconds=1000, since=time.monotonic() - 900).left() <= 100
 
 
 def test_a_part_keeps_every_row_with_its_median_and_quartiles(tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ def test_a_case_that_hangs_is_cut_off_with_its_children(tmp_path: Path, monkeypa
     assert is_gone(int(child.read_text()))
 
 
+def test_a_suite_that_is_stopped_keeps_what_the_case_has(tmp_path: Path) -> None:
+    stops = WRITES + "import os, signal, time\nos.kill(os.getppid(), signal.SIGINT); time.sleep(600)"
+    report = run(tmp_path, stopped=(stops, 600), next=(WRITES, 60), last=(WRITES, 60))
+    entry = report["cases"]["stopped"]
+    assert (entry["status"], entry["why"]) == ("cut off", suite.STOPPED)
+    assert entry["result"]["rows"] == [{"kind": "toy"}]
+    assert [report["cases"][name]["why"] for name in ("next", "last")] == [suite.STOPPED] * 2
+
+
 def is_gone(pid: int) -> bool:
     for _ in range(100):
         stat = Path(f"/proc/{pid}/stat")
@@ -86,7 +95,15 @@ def test_an_earlier_run_of_the_day_keeps_its_file(tmp_path: Path) -> None:
 
 def test_a_case_is_told_less_time_than_it_is_given(tmp_path: Path) -> None:
     case = suite.Case("says", ("-c", "import sys; sys.exit(' '.join(sys.argv))"), 100)
-    assert "--seconds 57" in suite.run_case(case, tmp_path, 60)["log"]
+    before = time.monotonic()
+    log = suite.run_case(case, tmp_path, 60)["log"]
+    assert "--seconds 57" in log
+    since = float(re.search(r"--since ([\d.]+)", log)[1])
+    assert since == pytest.approx(before, abs=5)  # when it began, not when its imports were done
+
+
+def test_memory_comes_before_what_is_timed() -> None:
+    assert [case.name for case in suite.CASES][:3] == ["memory", "latency-reference", "latency-small"]
 
 
 def test_the_cases_exist() -> None:
