@@ -35,11 +35,11 @@ def graft_config(module: ModuleType, patches: Patches) -> None:
     def init(self: Any, target_or_targets: Any, **overrides: Any) -> None:
         stock_init(self, _listed(target_or_targets), **overrides)
         self._yield_tuple = self._yield_tuple and _is_several(target_or_targets)
-        self._restore = contextlib.ExitStack()
 
     @functools.wraps(stock_enter)
     def enter(self: Any) -> Any:
         programs, is_several = self._targets, self._yield_tuple
+        vars(self).setdefault("_restore", contextlib.ExitStack())
         # Stock's own blocks look it up when they end, which may be after deactivate().
         self.__exit__ = functools.partial(leave, self)
         try:
@@ -66,8 +66,9 @@ def graft_config(module: ModuleType, patches: Patches) -> None:
 
     @functools.wraps(stock_exit)
     def leave(self: Any, *args: Any) -> None:
+        vars(self).pop("__exit__", None)  # a cycle, which would keep the program until it is collected
         try:
-            self._restore.close()
+            vars(self).pop("_restore", contextlib.ExitStack()).close()  # none where stock entered it
         finally:
             stock_exit(self, *args)
             self._saved.clear()  # stock sets nothing on what is still in there when the block is entered again

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from functools import partial
 from typing import Any
 
@@ -138,12 +139,16 @@ def test_an_engine_that_refuses_leaves_the_others_as_they_were(form):
 @pytest.mark.parametrize("form", [Loaded, Compiled, Mutable, Runner])
 def test_a_block_is_entered_again(form):
     engine = Engine()
-    block = runtime_config(form(engine), cuda_graph_strategy="whole_graph_capture")
+    program = form(engine)
+    block = runtime_config(program, cuda_graph_strategy="whole_graph_capture")
     for _ in range(2):
         with block:
             assert engine.settings == [LAZY, WHOLE_GRAPH, None]
         assert engine.settings == [LAZY, DISABLED, None]
     assert not block._saved  # which would keep the modules, and their weights on the device
+    reference = weakref.ref(program)
+    del program, block
+    assert reference() is None
 
 
 @pytest.mark.parametrize(
@@ -155,6 +160,17 @@ def test_deactivated_inside_the_block(open_block, monkeypatch):
     with open_block(Runner(engine)):
         assert engine.settings[1] == WHOLE_GRAPH or engine.settings[2] is not None
         monkeypatch.setattr(cls, "__exit__", cls.__exit__.__wrapped__)  # stock's
+    assert engine.settings == [LAZY, DISABLED, None]
+
+
+def test_activated_inside_the_block():
+    engine = Engine()
+    cls = _runtime_config._RuntimeConfigContextManager
+    block = object.__new__(cls)
+    cls.__init__.__wrapped__(block, Compiled(engine), cuda_graph_strategy="whole_graph_capture")  # stock's
+    cls.__enter__.__wrapped__(block)
+    assert engine.settings == [LAZY, WHOLE_GRAPH, None]
+    block.__exit__(None, None, None)
     assert engine.settings == [LAZY, DISABLED, None]
 
 
