@@ -17,7 +17,7 @@ import torch
 from torch_tensorrt_profiles._patching import Patches
 from torch_tensorrt_profiles.dynamo._refusals import KEYWORD
 from torch_tensorrt_profiles.runtime._bound_method import graft_bound_method
-from torch_tensorrt_profiles.runtime._engines import engines_of, may_be_compiled_again
+from torch_tensorrt_profiles.runtime._engines import engines_for, engines_of, may_be_compiled_again
 from torch_tensorrt_profiles.runtime._program_inputs import example_leaves, profile_to_warm_up, program_inputs
 from torch_tensorrt_profiles.runtime._whole_graphs import WholeGraphs, device_of
 
@@ -130,7 +130,7 @@ def graft_context(module: ModuleType, patches: Patches) -> None:
 
     @functools.wraps(stock_enter)
     def enter(self: Any) -> Any:
-        if not isinstance(self.compiled_module, torch.nn.Module) and not may_be_compiled_again(self.compiled_module):
+        if not _is_of_python_modules(self.compiled_module):
             return _enter_without_modules(module, self)
         if not has_profiles(self.compiled_module):
             return stock_enter(self)
@@ -156,8 +156,16 @@ def graft_context(module: ModuleType, patches: Patches) -> None:
     patches(cls, "__exit__", leave)
 
 
+def _is_of_python_modules(program: Any) -> bool:
+    """Whether stock can look into the program and wrap it."""
+    if isinstance(program, torch.jit.ScriptModule):
+        return False
+    return isinstance(program, torch.nn.Module) or may_be_compiled_again(program)
+
+
 def _enter_without_modules(module: ModuleType, manager: Any) -> Any:
-    """For the runner of an AOTInductor package, say: a graph per engine. Stock's exit undoes it."""
+    """For the runner of an AOTInductor package or TorchScript: a graph per engine. Stock's exit undoes it."""
+    engines_for(manager.compiled_module, "enable_cudagraphs()")
     if manager._cuda_graph_strategy is not None:
         from torch_tensorrt.runtime import runtime_config
 

@@ -138,6 +138,8 @@ def _walk(program: Any) -> Iterator[ProgramEngine]:
 
 def _held_by_script(module: Any) -> dict[str, Any]:
     """The custom objects that a TorchScript module's own code reads off it; it has no list of its attributes."""
+    if not module._c._has_method("forward"):  # a container: a ModuleList, or the "a" of "a.weight"
+        return {}
     names = [node.s("name") for node in module.graph.findAllNodes("prim::GetAttr") if node.hasAttribute("name")]
     return {name: getattr(module, name) for name in names if hasattr(module, name)}
 

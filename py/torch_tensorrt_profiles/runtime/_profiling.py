@@ -84,4 +84,5 @@ def profile_execution(path: str | os.PathLike[str], format: str = "perfetto") ->
     try:
         yield set_profiling(True, format=format, path_prefix=path)
     finally:
-        set_profiling(before.enabled, format=before.format, path_prefix=before.path_prefix)
+        with contextlib.suppress(NotImplementedError):  # deactivated inside the block, so nothing is profiled
+            set_profiling(before.enabled, format=before.format, path_prefix=before.path_prefix)

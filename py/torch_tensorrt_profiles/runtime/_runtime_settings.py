@@ -16,7 +16,13 @@ from typing import Any
 import torch
 
 from torch_tensorrt_profiles._patching import Patches
-from torch_tensorrt_profiles.runtime._engines import ProgramEngine, engines_for, engines_of, live_engines_of
+from torch_tensorrt_profiles.runtime._engines import (
+    ProgramEngine,
+    engines_for,
+    engines_of,
+    live_engines_of,
+    may_be_compiled_again,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -29,18 +35,20 @@ def graft_config(module: ModuleType, patches: Patches) -> None:
     def init(self: Any, target_or_targets: Any, **overrides: Any) -> None:
         stock_init(self, _listed(target_or_targets), **overrides)
         self._yield_tuple = self._yield_tuple and _is_several(target_or_targets)
-        self._restore = contextlib.ExitStack()
 
     @functools.wraps(stock_enter)
     def enter(self: Any) -> Any:
         programs, is_several = self._targets, self._yield_tuple
-        self._targets = tuple(program for program in programs if isinstance(program, torch.nn.Module))
-        self._yield_tuple = True
+        vars(self).setdefault("_restore", contextlib.ExitStack())
+        # Stock's own blocks look it up when they end, which may be after deactivate().
+        self.__exit__ = functools.partial(leave, self)
         try:
-            stock_enter(self)
-        finally:
-            self._targets, self._yield_tuple = programs, is_several
-        try:
+            self._targets = tuple(program for program in programs if isinstance(program, torch.nn.Module))
+            self._yield_tuple = True
+            try:
+                stock_enter(self)
+            finally:
+                self._targets, self._yield_tuple = programs, is_several
             for program in programs:
                 engines = engines_for(program, "runtime_config()")
                 for engine in engines:
@@ -58,10 +66,12 @@ def graft_config(module: ModuleType, patches: Patches) -> None:
 
     @functools.wraps(stock_exit)
     def leave(self: Any, *args: Any) -> None:
+        vars(self).pop("__exit__", None)  # a cycle, which would keep the program until it is collected
         try:
-            self._restore.close()
+            vars(self).pop("_restore", contextlib.ExitStack()).close()  # none where stock entered it
         finally:
             stock_exit(self, *args)
+            self._saved.clear()  # stock sets nothing on what is still in there when the block is entered again
 
     patches(cls, "__init__", init)
     patches(cls, "__enter__", enter)
@@ -107,14 +117,16 @@ def _listed(target_or_targets: Any) -> Any:
 
 def _is_of_modules(program: Any) -> bool:
     """Whether stock sees all engines of the program, which may be none."""
-    return isinstance(program, torch.nn.Module) and all(engine.module is not None for engine in engines_of(program))
+    if not isinstance(program, torch.nn.Module) or may_be_compiled_again(program):
+        return False
+    return all(engine.module is not None for engine in engines_of(program))
 
 
 def _set_engine(module: ModuleType, manager: Any, engine: ProgramEngine) -> None:
     """Sets what stock did not reach, and notes how to set it back."""
     if engine.live is None or engine.module in manager._saved:
         return
-    if engine.module is not None:  # of a program that is no torch.nn.Module itself
+    if engine.module is not None:  # of a program whose modules stock does not walk
         manager._saved[engine.module] = engine.module.runtime_settings
         engine.module.runtime_settings = engine.module.runtime_settings.merge(**manager._overrides)
         return

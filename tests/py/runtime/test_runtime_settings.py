@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
+import weakref
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from torch_tensorrt.dynamo.runtime import TorchTensorRTModule
 from torch_tensorrt.runtime import (
     RuntimeCache,
+    RuntimeSettings,
+    _runtime_config,
     enable_cudagraphs,
     get_cudagraphs_mode,
     runtime_cache,
     runtime_config,
     set_dynamic_shapes_kernel_strategy,
 )
-from torch_tensorrt_profiles.runtime import _engines, _runtime_settings
+from torch_tensorrt_profiles.runtime import _cuda_graphs, _engines, _runtime_settings
 from torch_tensorrt_profiles.runtime._engines import ProgramEngine
 
 LAZY, EAGER, NONE = 0, 1, 2
@@ -51,13 +56,46 @@ class Loaded(torch.nn.Module):
         self.engines = engines
 
 
+class Part(TorchTensorRTModule):
+    def get_engine(self) -> Any:  # which a host without a GPU refuses
+        return self.engine
+
+
+class Compiled(torch.nn.Module):
+    """Modules hold its engines."""
+
+    def __init__(self, *engines: Engine) -> None:
+        super().__init__()
+        self.parts = torch.nn.ModuleList()
+        for engine in engines:
+            part = Part()
+            part.engine = engine
+            part.runtime_settings = RuntimeSettings(runtime_cache=None)
+            self.parts.append(part)
+
+
+class Mutable(torch.nn.Module):
+    """As a MutableTorchTensorRTModule: what it was compiled to is none of its own modules."""
+
+    def __init__(self, *engines: Engine) -> None:
+        super().__init__()
+        self.compiled = (Compiled(*engines),)
+
+    @property
+    def parts(self) -> torch.nn.ModuleList:
+        return self.compiled[0].parts
+
+
 @pytest.fixture(autouse=True)
 def engines_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     def engines_of(program: Any) -> list[ProgramEngine]:
-        return [ProgramEngine("engine", engine, None) for engine in getattr(program, "engines", ())]
+        held = [ProgramEngine("engine", part.engine, None, part) for part in getattr(program, "parts", ())]
+        return held + [ProgramEngine("engine", engine, None) for engine in getattr(program, "engines", ())]
 
     monkeypatch.setattr(_runtime_settings, "engines_of", engines_of)
     monkeypatch.setattr(_engines, "engines_of", engines_of)
+    monkeypatch.setattr(_cuda_graphs, "engines_of", engines_of)
+    monkeypatch.setattr(_runtime_settings, "may_be_compiled_again", lambda program: isinstance(program, Mutable))
     monkeypatch.setattr(torch.ops.tensorrt, "_get_runtime_settings", lambda engine: engine.settings)
 
 
@@ -88,15 +126,55 @@ def test_several_programs(caplog):
     assert caplog.text == ""
 
 
-def test_an_engine_that_refuses_leaves_the_others_as_they_were():
+@pytest.mark.parametrize("form", [Loaded, Compiled, Mutable])
+def test_an_engine_that_refuses_leaves_the_others_as_they_were(form):
     first, second = Engine(), Engine()
+    program = form(first, second)
     second.fails = True
     with pytest.raises(RuntimeError, match="no such setting"):
-        runtime_config(Loaded(first, second), cuda_graph_strategy="whole_graph_capture").__enter__()
+        runtime_config(program, cuda_graph_strategy="whole_graph_capture").__enter__()
     assert first.settings == [LAZY, DISABLED, None]
 
 
-@pytest.mark.parametrize("form", [Loaded, Runner])
+@pytest.mark.parametrize("form", [Loaded, Compiled, Mutable, Runner])
+def test_a_block_is_entered_again(form):
+    engine = Engine()
+    program = form(engine)
+    block = runtime_config(program, cuda_graph_strategy="whole_graph_capture")
+    for _ in range(2):
+        with block:
+            assert engine.settings == [LAZY, WHOLE_GRAPH, None]
+        assert engine.settings == [LAZY, DISABLED, None]
+    assert not block._saved  # which would keep the modules, and their weights on the device
+    reference = weakref.ref(program)
+    del program, block
+    assert reference() is None
+
+
+@pytest.mark.parametrize(
+    "open_block", [runtime_cache, partial(enable_cudagraphs, cuda_graph_strategy="whole_graph_capture")]
+)
+def test_deactivated_inside_the_block(open_block, monkeypatch):
+    engine = Engine()
+    cls = _runtime_config._RuntimeConfigContextManager
+    with open_block(Runner(engine)):
+        assert engine.settings[1] == WHOLE_GRAPH or engine.settings[2] is not None
+        monkeypatch.setattr(cls, "__exit__", cls.__exit__.__wrapped__)  # stock's
+    assert engine.settings == [LAZY, DISABLED, None]
+
+
+def test_activated_inside_the_block():
+    engine = Engine()
+    cls = _runtime_config._RuntimeConfigContextManager
+    block = object.__new__(cls)
+    cls.__init__.__wrapped__(block, Compiled(engine), cuda_graph_strategy="whole_graph_capture")  # stock's
+    cls.__enter__.__wrapped__(block)
+    assert engine.settings == [LAZY, WHOLE_GRAPH, None]
+    block.__exit__(None, None, None)
+    assert engine.settings == [LAZY, DISABLED, None]
+
+
+@pytest.mark.parametrize("form", [Loaded, Compiled, Mutable, Runner])
 def test_a_cache_is_attached_and_saved(form, tmp_path, monkeypatch):
     saved: list[Any] = []
     monkeypatch.setattr(RuntimeCache, "save", lambda self, path=None: saved.append((self.path, engine.settings[2])))
@@ -147,11 +225,12 @@ def test_bad_input():
         runtime_config(Runner(engine), cuda_graphs="whole_graph_capture")
     with pytest.raises(ValueError, match="cuda_graph_strategy"):
         runtime_config(Runner(engine), cuda_graph_strategy="all").__enter__()
-    for open_block in (runtime_config, runtime_cache):
+    for open_block in (runtime_config, runtime_cache, enable_cudagraphs):
         for bad in (3, "a.pt2"):
             with pytest.raises(TypeError, match=rf"{open_block.__name__}\(\) takes a compiled program, got {bad!r} of"):
                 open_block(bad).__enter__()
     assert engine.settings == []
+    assert not get_cudagraphs_mode()
 
 
 def test_without_engines(caplog):
@@ -179,3 +258,21 @@ def test_cuda_graphs_of_a_runner():
         assert engine.settings == [LAZY, WHOLE_GRAPH, None]
     assert engine.settings == [LAZY, DISABLED, None]
     assert get_cudagraphs_mode() == before
+
+
+def test_cuda_graphs_of_torchscript_with_graph_breaks():
+    """It has no graph of Python's that could be captured as a whole, so each engine is captured."""
+
+    class Broken(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self._run_on_gpu_0 = torch.nn.ReLU()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self._run_on_gpu_0(x)
+
+    script = torch.jit.trace(Broken(), (torch.zeros(1),))
+    with enable_cudagraphs(script) as entered:
+        assert entered is script
+        assert get_cudagraphs_mode()
+    assert not get_cudagraphs_mode()

@@ -9,9 +9,11 @@ import pytest
 import torch
 from fake_torch_tensorrt import MutableTorchTensorRTModule
 from test_optimization_profile import DECODE, PREFILL, Loaded, Program, call, make_engine, runs
+from torch_tensorrt_profiles import _library
 from torch_tensorrt_profiles.runtime._context_per_profile import context_per_profile
 from torch_tensorrt_profiles.runtime._explain import explain
 from torch_tensorrt_profiles.runtime._optimization_profile import optimization_profile
+from torch_tensorrt_profiles.runtime._profiling import get_profiling, profile_execution, set_profiling
 
 ops = torch.ops.tensorrt
 
@@ -59,6 +61,16 @@ def test_in_a_block_nothing_is_switched(program, engine):
     alternate(program)
     assert switches(engine) == 5
     assert runs(engine) == [6, 6]
+
+
+def test_blocks_end_after_deactivate(program, tmp_path):
+    before = get_profiling()
+    try:
+        with context_per_profile(program), profile_execution(tmp_path):
+            _library.deactivate()
+    finally:
+        _library.activate()
+        set_profiling(before.enabled, format=before.format, path_prefix=before.path_prefix)
 
 
 def test_a_plain_call_is_for_good(engine):

@@ -341,3 +341,15 @@ def test_explain_without_shapes(program):
     assert "innermost optimization_profile() block" in explanation.reason
     with pytest.raises(ValueError, match="no TensorRT engine"):
         explain(torch.nn.Linear(1, 1))
+
+
+def test_torchscript_with_a_container():
+    """A ModuleList has no method of its own in TorchScript."""
+    engine = make_engine(PREFILL, DECODE, names=("prefill", "decode"))
+    program = Program(engine)
+    with optimization_profile(Loaded(engine), "prefill"):
+        script = torch.jit.trace(program, (torch.zeros(2, 3),), check_trace=False)
+    assert profile_names(script) == ["prefill", "decode"]
+    with optimization_profile(script, "decode"):
+        call(script, 1)
+    assert runs(engine) == [1, 1]
