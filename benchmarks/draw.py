@@ -4,7 +4,8 @@
     python benchmarks/draw.py benchmarks/results/nvidia-h200-2026-11-30.json --output docsrc/measured
 
 Without files: from every such result in benchmarks/results, in the order of their dates. Of several files, each
-case comes from the last that measured something for it. The same results give the same pages and plots.
+case comes from the last that measured all of it, else from the last that measured some. The same results give the same
+pages and plots.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ CASES = (
     Case("first-calls", module("first_calls"), 120),
     Case("generation", module("generation"), 150),
     Case("switching", script("profile_selection", "--rounds", "2", "--pairs", "5"), 110, False),
-    Case("contexts", script("context_per_profile", "--turns", "10"), 130, False),
+    Case("contexts", script("context_per_profile", "--turns", "6"), 180, False),
     Case("kernel", script("kernel_overhead", "--seconds", "6", "--processes", "1", "--pairs", "60"), 60, False),
     Case("profiling", module("profiling"), 60),
     Case("growth-threads", module("growth_threads"), 55),

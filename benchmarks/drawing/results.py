@@ -55,7 +55,10 @@ def is_drawn(report: dict[str, Any]) -> bool:
 
 
 def load(files: Sequence[Path]) -> Results:
-    """Reads result files. A case that is in several comes from the last of them that measured something for it.
+    """Reads result files.
+
+    A case that is in several comes from the last of them that measured all of it, else from the last that measured
+    something.
 
     Raises:
         ValueError: a file is not a result of the suite, nor of a script that is one of its cases.
@@ -69,11 +72,14 @@ def load(files: Sequence[Path]) -> Results:
     for file, report in reports:
         head = {key: value for key, value in report.items() if key not in ("cases", "results")}
         for name, entry in cases_of(report).items():
-            if measured_something(entry) and name in results.cases and measured_something(results.cases[name]):
-                results.superseded.append((name, results.sources[name].name))
-            if name not in results.cases or measured_something(entry):
+            known = results.cases.get(name)
+            if known is None or worth(entry) >= worth(known):
+                if known and measured_something(known):
+                    results.superseded.append((name, results.sources[name].name))
                 results.cases[name] = entry
                 results.sources[name] = Source(file.name, head)
+            elif measured_something(entry):
+                results.superseded.append((name, file.name))
     return results
 
 
@@ -82,6 +88,11 @@ def cases_of(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
         cases: dict[str, dict[str, Any]] = report["cases"]
         return cases
     return {RUN_ALONE[report["benchmark"]]: {"status": "complete", "result": report}}
+
+
+def worth(entry: dict[str, Any]) -> int:
+    """More for a case that measured something, and yet more for one that was not cut off before its end."""
+    return measured_something(entry) * (2 if entry["status"] == "complete" else 1)
 
 
 def measured_something(entry: dict[str, Any]) -> bool:

@@ -132,6 +132,16 @@ def test_a_later_file_replaces_only_what_it_measured(tmp_path: Path) -> None:
     assert row(all_pages.written(results)["left_out"], "memory", "first.json", "second.json")
 
 
+def test_a_case_that_was_cut_off_does_not_replace_a_whole_one(tmp_path: Path) -> None:
+    part = cases()["memory"] | {"status": "cut off", "why": "its time limit of 260 s"}
+    whole, cut = write_results(tmp_path / "whole.json"), write_results(tmp_path / "cut.json", memory=part)
+    for files in ([whole, cut], [cut, whole]):
+        results = load(files)
+        assert results.sources["memory"].name == "whole.json"
+        assert ("memory", "cut.json") in results.superseded
+    assert load([cut]).sources["memory"].name == "cut.json"
+
+
 def test_another_json_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "other.json"
     file.write_text(json.dumps({"benchmark": "import_time", "results": []}))
