@@ -20,6 +20,8 @@ import sys
 from datetime import date
 from pathlib import Path
 
+from side_by_side import git_revision
+
 ANSWERS = """
 import torch
 if not torch.cuda.is_available():
@@ -48,6 +50,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     result: dict[str, object] = {
+        "revision": git_revision(),
         "date": date.today().isoformat(),
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
