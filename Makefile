@@ -2,6 +2,7 @@
 # make test   everything that needs no GPU
 # make docs   the documentation site, in build/docs
 # make bench  the benchmark suite, on a GPU host; make plots draws what docsrc/measured shows from its results
+# make wheel  an sdist and a manylinux_2_28 wheel, in dist
 # All install what they need into .venv; PYTHON chooses the interpreter it is made with (3.10 to 3.13).
 PYTHON ?= python3
 VENV := .venv
@@ -85,7 +86,7 @@ $(VENV)/bin/python:
 $(INSTALLED): $(VENV)/bin/python pyproject.toml $(NATIVE_SOURCES) | compiler
 	$(PY) -m pip install -q --upgrade "pip>=24" "setuptools>=77,<84" wheel
 	$(PY) -m pip install -q "torch>=2.14,<2.15" "torch-tensorrt-rtx>=2.14,<2.15"
-	$(PY) -m pip install -q --no-build-isolation --editable ".[rtx,test,plot]"
+	$(PY) -m pip install -q --no-build-isolation --editable ".[rtx,test,plot,bench]"
 	$(PY) -m pip install -q --no-deps "trt-engine-explorer==0.1.5"  # what it pins does not fit Python 3.12 or this numpy
 	touch $@
 

@@ -3,8 +3,8 @@
 
     python benchmarks/suite.py --output benchmarks/results --budget 1650
 
-Cases run one after the other, each in a process of its own with a time limit, and each writes what it has after every
-row. Memory comes first, since a processor that is still busy does not change it; the others follow by importance. The
+Cases run one after the other, each in a process of its own with a time limit, and each writes what it has as it goes.
+Memory comes first, since a processor that is still busy does not change it; the others follow by importance. The
 result, ``<gpu>-<date>.json``, is rewritten after each case; an earlier run of that day keeps its file. A case that
 fails, that is cut off or for which no time is left says so there, with the reason, beside the rows that it has.
 ``benchmarks/draw.py`` makes tables and plots from such files.

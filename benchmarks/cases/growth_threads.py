@@ -85,7 +85,7 @@ def main() -> None:
         )
         several = torch.nn.Sequential(another(module_of(program)))
         context_per_profile(several)
-        inputs = [torch.randn(rows, WIDTH, device="cuda", dtype=torch.float16) for rows in (1, ROWS)]
+        inputs = [torch.randn(rows, WIDTH, device=arguments.device, dtype=torch.float16) for rows in (1, ROWS)]
         arrangements = {ONE: program, CONTEXTS: several}
         for arrangement in arrangements.values():
             calls_per_second(arrangement, inputs, 2)

@@ -26,7 +26,7 @@ from cases.names import COMPILED, ONNX, TWO
 from cases.onnx_engine import OnnxEngine
 from cases.part import Part, parser
 
-#: Strategy and CUDA graphs, in order of importance; the second row comes after torch.compile.
+#: Strategy and CUDA graphs, in the order of measuring; the second row comes after torch.compile.
 SETTINGS = (("lazy", False), ("none", False), ("lazy", True), ("eager", False))
 FURTHER_SETTINGS = (("none", True), ("eager", True))
 #: Of all contenders of a phase together. Under "lazy", kernels are specialised in the background meanwhile.

@@ -1,4 +1,4 @@
-"""Device memory of two profiles in one engine, of two engines, and of a context per profile.
+"""Device memory of two profiles in one engine, of a context per profile, of two engines, and of one profile.
 
     PYTHONPATH=benchmarks python -m cases.memory --output memory.json
 

@@ -7,7 +7,10 @@ from typing import Any
 from cases.names import CONTEXTS, TWO
 
 from drawing.results import Results, distinct
-from drawing.words import against, compared, each_of, megabytes, number, setting, table, with_quartiles
+from drawing.words import WHILE_MADE, against, compared, each_of, megabytes, number, setting, table, with_quartiles
+
+#: First calls that differ by less count as the same: there are one to three of each.
+FIRST_CALLS_SAME = 0.25
 
 
 def describe(results: Results, model: str) -> str:
@@ -16,7 +19,7 @@ def describe(results: Results, model: str) -> str:
         return model
     return (
         f"{model} decoder ({facts['layers']} layers of {facts['hidden']}, batch {facts['batch']}, KV length "
-        f"{facts['kv_length']}, {facts['dtype']})"
+        f"{facts['kv_length']}, prefill of {facts['prefill_tokens']} tokens, {facts['dtype']})"
     )
 
 
@@ -35,8 +38,7 @@ def latency(results: Results) -> str:
                 ours = next((each for each in rows if each["contender"] == TWO and same_run(each, row)), {})
                 words = ["", ""]
                 if row is not ours:
-                    key = "first_call_median_ms"
-                    words = [against(ours.get(key), row[key], "this"), compared(ours, row, "ms", "this")]
+                    words = [first_call_against(ours, row), compared(ours, row, "ms", "this")]
                 lines.append(
                     [setting(row), row["contender"], each_of(row["first_call_samples_ms"]), words[0],
                      with_quartiles(row, "ms"), words[1]]
@@ -45,6 +47,11 @@ def latency(results: Results) -> str:
             sections.append(f"## {phase.capitalize()}, {describe(results, model)}\n\n{table(head, lines)}")
         sections += plans(results, model)
     return "\n\n".join(sections)
+
+
+def first_call_against(ours: dict[str, Any], row: dict[str, Any]) -> str:
+    last, peers = (each.get("first_call_samples_ms", [None])[-1] for each in (ours, row))
+    return against(last, peers, "this", same=FIRST_CALLS_SAME)
 
 
 def plans(results: Results, model: str) -> list[str]:
@@ -95,7 +102,18 @@ def generation(results: Results) -> str:
     if not lines:
         return ""
     head = ["contender", "tokens per second", "first token, ms", "a token, p50, ms", "a token, p99, ms"]
-    return table(head, lines)
+    return f"{requests(results)}{table(head, lines)}"
+
+
+def requests(results: Results) -> str:
+    lengths = results.result("generation").get("requests")
+    if not lengths:
+        return ""
+    (shortest, longest), (fewest, most) = ((min(of), max(of)) for of in zip(*lengths, strict=True))
+    return (
+        f"A pass has {len(lengths)} requests, with prompts of {shortest} to {longest} tokens and {fewest} to {most} "
+        "new ones.\n\n"
+    )
 
 
 def memory(results: Results) -> str:
@@ -110,7 +128,7 @@ def memory(results: Results) -> str:
             plans = " + ".join(megabytes(size) for size in row["plan_bytes"])
             words = ["" if name == our else against(ours.get(our), taken, "this") for our in (TWO, CONTEXTS)]
             lines.append([name, megabytes(taken), peak, plans, *words])
-        head = ["arrangement", "device memory, MB", "more while it is made, MB", "plan, MB", TWO, CONTEXTS]
+        head = ["arrangement", "device memory, MB", WHILE_MADE, "plan, MB", TWO, CONTEXTS]
         sections.append(f"## {model.capitalize()} decoder\n\n{table(head, lines)}")
     return "\n\n".join(sections)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from drawing import decoder_tables, summary
 from drawing.growth import growth
 from drawing.overhead import overhead
-from drawing.results import Results, Source
+from drawing.results import Results, Source, ended
 from drawing.switching import switching
 from drawing.words import table
 
@@ -53,11 +53,13 @@ figure is worse than a peer's.""",
         f"""\
 One process per model, contenders in turns. A warm figure is the median time between CUDA events around one call on an
 idle GPU, quartiles in brackets. First calls have no runtime cache and are timed on the host's clock, selecting the
-profile included, one for each time that the engines were made anew, in their order; the first also has what a process
-does once. For eager PyTorch with CUDA graphs they include the capture, for `torch.compile` compiling and tuning; with
-CUDA graphs it comes second in its process and may find in its cache what the first compilation tuned.
-"two named profiles" says how they compare with the row's contender, by medians; a figure that is worse says so, and
-where quartiles overlap there is no verdict.
+profile included, one for each time that the engines were made anew, in their order; the first of a process may take
+longer. For eager PyTorch with CUDA graphs they include the capture, for `torch.compile` compiling and tuning; with CUDA
+graphs it comes second in its process and may find in its cache what the first compilation tuned. Without them its mode
+is "max-autotune-no-cudagraphs".
+"two named profiles" says how they compare with the row's contender: warm by medians, where a figure that is worse says
+so and overlapping quartiles have no verdict; first calls, which are few, by the last of each, where a quarter more or
+less counts as the same.
 {AGAIN}""",
         LATENCY,
         decoder_tables.latency,
@@ -91,7 +93,8 @@ The last two columns say how two named profiles and a context per profile compar
         f"""\
 A decode call has to read its weights. The floor is the time in which the same GPU moves that many bytes in a large copy
 on the device, bytes read and written counted. The second floor adds the KV cache: the reference decoder reads it once;
-the small one reads it twice and writes it, since it returns a new cache.
+the small one reads it twice and writes it, since it returns a new cache. How contenders compare with each other, and
+where two named profiles are worse, is in [the tables of latency](latency.md).
 {AGAIN}""",
         LATENCY,
         decoder_tables.floor,
@@ -115,7 +118,7 @@ of a launch varies by more, as the samples show. And process-wide profiling per 
         """\
 1 to 16 profiles, 1 to 16 engines, 1 to 8 threads; kernel specialization "none". The decode call has one row: of several
 profiles the first is for that alone, a single one is tuned for the most rows. Threads enter a block per call, even ones
-for one row and odd ones for all rows.""",
+for one row and odd ones for 64.""",
         ("growth-profiles", "growth-engines", "growth-threads"),
         growth,
     ),
@@ -130,8 +133,8 @@ def written(results: Results) -> dict[str, str]:
         if body:
             texts[name] = text_of(page.title, page.says, body, results.sources_of(page.cases))
     says = """\
-What the suite skipped or could not finish, with the reason that it recorded, and figures that no page shows since
-another file has the same case."""
+What is missing from the figures that the pages show, with the reason that the suite recorded; and cases of other files,
+which no page shows since one file is enough."""
     texts["left_out"] = text_of("What was left out", says, left_out(results), results.sources_of(results.cases))
     return texts
 
@@ -158,12 +161,13 @@ def left_out(results: Results) -> str:
     for name, entry in results.cases.items():
         if entry["status"] != "complete":
             what = "the rest of it" if "result" in entry else "all of it"
-            lines.append([name, what, f"{entry['status']}: {entry['why']}"])
+            lines.append([name, what, ended(entry)])
         for skipped in entry.get("result", {}).get("skipped", []):
             lines.append([name, skipped["what"], skipped["why"]])
     lines = [[" ".join(cell.replace("|", "/").split())[:300] for cell in line] for line in lines]
     said = table(["case", "what", "why"], lines) if lines else "Nothing was left out."
-    others = [[name, file, results.sources[name].name] for name, file in results.superseded]
+    others = [[each.case, each.file, each.ended, results.sources[each.case].name] for each in results.superseded]
     if others:
-        said += f"\n\n## Other runs\n\n{table(['case', 'figures that no page shows', 'and what has it too'], others)}"
+        head = ["case", "file whose figures no page shows", "how the case ended there", "the pages show"]
+        said += f"\n\n## Other runs\n\n{table(head, others)}"
     return said

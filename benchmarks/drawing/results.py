@@ -17,13 +17,22 @@ class Source:
     head: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Superseded:
+    """A case of a file whose figures are not drawn, since another file has it too."""
+
+    case: str
+    file: str
+    ended: str  # how the case ended there
+
+
 @dataclass
 class Results:
     """Cases by name, each with the file that it came from."""
 
     cases: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
-    superseded: list[tuple[str, str]] = field(default_factory=list)  # case, and a file whose figures are not drawn
+    superseded: list[Superseded] = field(default_factory=list)
 
     def result(self, case: str) -> dict[str, Any]:
         return self.cases.get(case, {}).get("result", {})
@@ -75,11 +84,11 @@ def load(files: Sequence[Path]) -> Results:
             known = results.cases.get(name)
             if known is None or worth(entry) >= worth(known):
                 if known and measured_something(known):
-                    results.superseded.append((name, results.sources[name].name))
+                    results.superseded.append(Superseded(name, results.sources[name].name, ended(known)))
                 results.cases[name] = entry
                 results.sources[name] = Source(file.name, head)
             elif measured_something(entry):
-                results.superseded.append((name, file.name))
+                results.superseded.append(Superseded(name, file.name, ended(entry)))
     return results
 
 
@@ -98,6 +107,11 @@ def worth(entry: dict[str, Any]) -> int:
 def measured_something(entry: dict[str, Any]) -> bool:
     result = entry.get("result", {})
     return bool(result.get("rows") or result.get("results"))
+
+
+def ended(entry: dict[str, Any]) -> str:
+    """``complete``, or ``cut off: its time limit of 130 s``"""
+    return ": ".join(entry[key] for key in ("status", "why") if key in entry)
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:

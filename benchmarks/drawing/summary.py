@@ -8,7 +8,7 @@ from typing import Any
 from cases.names import COMPILED, CONTEXTS, EAGER, ENGINES, ONE, ONNX, TWO
 
 from drawing.results import Results, distinct
-from drawing.words import megabytes, number, table
+from drawing.words import compared, megabytes, number, table
 
 #: Of the decoders, where it was measured.
 STRATEGY = "lazy"
@@ -26,25 +26,39 @@ def summary(results: Results) -> str:
 def headline(results: Results) -> str:
     """Empty until everything that it names was measured."""
     facts = results.decoders().get("reference")
-    within, without = (medians(results, "reference", "decode", graphs) for graphs in (True, False))
+    rows = [rows_of(results, "reference", "decode", graphs) for graphs in (True, False)]
     ours = {TWO, ONE, ENGINES}
-    if facts is None or not (ours | {ONNX, EAGER, COMPILED} <= within.keys() and ours <= without.keys()):
+    if facts is None or not (ours | {ONNX, EAGER, COMPILED} <= rows[0].keys() and ours <= rows[1].keys()):
         return ""
+    within, without = ({name: number(row["median_ms"]) for name, row in found.items()} for found in rows)
     return (
         f"A decode call of a decoder with {facts['layers']} layers of {facts['hidden']} (batch {facts['batch']}, KV "
         f"length {facts['kv_length']}, {facts['dtype']}) takes {within[TWO]} ms with a decode profile of its own, "
-        f"{within[ONE]} ms in an engine tuned for prefill alone, and {within[ENGINES]} ms in an engine of its own, "
-        f"which has the weights once more; that is within CUDA graphs, without them {without[TWO]}, {without[ONE]} and "
-        f"{without[ENGINES]} ms. Not everything is better: an engine that TensorRT-RTX builds from ONNX takes "
-        f"{within[ONNX]} ms, eager PyTorch {within[EAGER]} ms and torch.compile {within[COMPILED]} ms."
+        f"{within[ONE]} ms in an engine tuned for prefill alone, and {within[ENGINES]} ms in an engine of "
+        f"its own, which has the weights once more; that is within CUDA graphs, without them {without[TWO]}, "
+        f"{without[ONE]} and {without[ENGINES]} ms. {alike(*rows)}Not everything is better: an engine that "
+        f"TensorRT-RTX builds from ONNX takes {within[ONNX]} ms, eager PyTorch {within[EAGER]} ms and torch.compile "
+        f"{within[COMPILED]} ms."
     )
 
 
-def medians(results: Results, model: str, phase: str, graphs: bool) -> dict[str, str]:
-    """By contender, in milliseconds."""
-    found: dict[str, str] = {}
+def alike(within: dict[str, dict[str, Any]], without: dict[str, dict[str, Any]]) -> str:
+    """Where a profile of its own and an engine of its own are not told apart, a sentence that says so."""
+    where = [
+        name
+        for name, found in (("within", within), ("without", without))
+        if not compared(found[TWO], found[ENGINES], "ms", "it").startswith(("better", "**worse"))
+    ]
+    if not where:
+        return ""
+    return f"The first and the third, {' and '.join(where)} CUDA graphs, are not told apart. "
+
+
+def rows_of(results: Results, model: str, phase: str, graphs: bool) -> dict[str, dict[str, Any]]:
+    """By contender, the first of each."""
+    found: dict[str, dict[str, Any]] = {}
     for row in results.rows("latency", model=model, phase=phase, strategy=STRATEGY, cuda_graphs=graphs):
-        found.setdefault(row["contender"], number(row["median_ms"]))
+        found.setdefault(row["contender"], row)
     return found
 
 
@@ -52,13 +66,19 @@ def latency(results: Results) -> str:
     """Of each contender, within CUDA graphs and without them."""
     models = distinct(row["model"] for row in results.rows("latency"))
     columns = {
-        f"{model}, {phase}": [medians(results, model, phase, graphs) for graphs in (True, False)]
+        f"{model}, {phase}": [rows_of(results, model, phase, graphs) for graphs in (True, False)]
         for model in models
         for phase in ("decode", "prefill")
     }
     contenders = distinct(contender for pair in columns.values() for found in pair for contender in found)
     lines = [
-        [name, *(" / ".join(found.get(name, "-") for found in pair) for pair in columns.values())]
+        [
+            name,
+            *(
+                " / ".join(number(found[name]["median_ms"]) if name in found else "-" for found in pair)
+                for pair in columns.values()
+            ),
+        ]
         for name in contenders
     ]
     if not lines:

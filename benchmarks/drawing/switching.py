@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cases.names import ONE, TWO
 
 from drawing.decoder_tables import same_run
 from drawing.results import Results
-from drawing.words import against, megabytes, number, setting, table
+from drawing.words import WHILE_MADE, against, megabytes, number, setting, table
 
 RULE = """\
 A profile of its own pays once the gain per decode call, times the decode calls between two prefills, is more than the
 switch to decode and back costs. The gain is over one profile that is tuned for prefill. What switches cost was measured
-with calls of two tokens and of one token in turns, against the same calls without a switch."""
+with calls of two tokens and of one token in turns, against the same calls without a switch. The [first
+call](first_calls.md), which compiles kernels, is not counted."""
 
 
 def switching(results: Results) -> str:
@@ -32,7 +31,7 @@ def break_even(results: Results) -> str:
         ]
         one = next((each for each in same if each["contender"] == ONE), None)
         two = next((each for each in same if one and each["contender"] == TWO and same_run(each, one)), None)
-        if one is None or two is None or is_repeated(lines, row):
+        if one is None or two is None:
             continue
         gain = (one["median_ms"] - two["median_ms"]) * 1e3
         cost = (row["median_ms"] - row["bare_median_ms"]) * 1e3
@@ -41,10 +40,6 @@ def break_even(results: Results) -> str:
         return ""
     head = ["model", "setting", "gain per decode call, us", "switch to decode and back, us", "pays after"]
     return f"## When a decode profile pays\n\n{RULE}\n\n{table(head, lines)}"
-
-
-def is_repeated(lines: list[list[str]], row: dict[str, Any]) -> bool:
-    return any(line[:2] == [row["model"], setting(row)] for line in lines)
 
 
 def pays_after(gain: float, cost: float) -> str:
@@ -100,7 +95,7 @@ def memory(results: Results) -> str:
             )  # fmt: skip
     if not lines:
         return ""
-    head = ["engine", "plan, MB", "one context, MB", "the second, MB", "over one", "while it is made, MB"]
+    head = ["engine", "plan, MB", "one context, MB", "the second, MB", "over one", WHILE_MADE]
     return f"## Device memory of a context per profile\n\n{table(head, lines)}"
 
 

@@ -6,18 +6,22 @@ from typing import Any
 
 #: Medians that differ by less count as the same.
 SAME = 0.02
+#: Head of a column: what making a second context took of the device at most, the context itself included.
+WHILE_MADE = "at most over one context while it is made, MB"
 
 
-def against(ours: float | None, peers: float | None, peer: str, more_is_better: bool = False) -> str:
+def against(
+    ours: float | None, peers: float | None, peer: str, more_is_better: bool = False, same: float = SAME
+) -> str:
     """Says of our figure whether it is worse than a peer's, better or the same, with the factor between them."""
     if not ours or not peers:
         return "not measured"
     factor = peers / ours if more_is_better else ours / peers
-    if factor > 1 + SAME:
+    if factor > 1 + same:
         return f"**worse than {peer}**, {factor:.2f}x"
-    if factor < 1 / (1 + SAME):
+    if factor < 1 / (1 + same):
         return f"better, {1 / factor:.2f}x"
-    return f"the same within {SAME:.0%}".replace("%", " %")
+    return f"the same within {same:.0%}".replace("%", " %")
 
 
 def compared(

@@ -19,7 +19,8 @@ HEAD = {
     "tensorrt": "1.6.1",
 }
 DECODER = {
-    "model": "small", "layers": 4, "hidden": 1024, "batch": 1, "kv_length": 2048, "dtype": "float16",
+    "model": "small", "layers": 4, "hidden": 1024, "batch": 1, "kv_length": 2048, "prefill_tokens": 1024,
+    "dtype": "float16",
     "weight_bytes": 200_000_000, "cache_bytes": 100_000_000, "cache_passes": 3,
 }  # fmt: skip
 

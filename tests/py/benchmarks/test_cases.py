@@ -64,8 +64,6 @@ def test_engines_are_built_with_their_profiles(decoder: decoders.Decoder) -> Non
 
 @without_gpu
 def test_tensorrt_parses_and_builds_the_decoder_from_onnx(decoder: decoders.Decoder) -> None:
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxscript")
     engine = onnx_engine.OnnxEngine(decoder)
     assert engine.facts()["plan_bytes"][0] > 1000
     with pytest.raises(RuntimeError, match="could not load the engine from ONNX"):
