@@ -190,6 +190,10 @@ def main() -> None:
     names = [case.name for case in CASES]
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"among {', '.join(names)}")
     arguments = parser.parse_args()
+    import torch  # takes seconds, so not for --help
+
+    if not torch.cuda.is_available():
+        parser.error("needs an NVIDIA GPU, and torch finds none here. Nothing was run or written")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # who ends the suite gets what there is
     chosen = [case for case in CASES if not arguments.only or case.name in arguments.only]
     print(run(chosen, arguments.output, arguments.budget))

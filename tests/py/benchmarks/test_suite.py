@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import suite
+import torch
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
@@ -104,6 +105,17 @@ def test_a_case_is_told_less_time_than_it_is_given(tmp_path: Path) -> None:
 
 def test_memory_comes_before_what_is_timed() -> None:
     assert [case.name for case in suite.CASES][:3] == ["memory", "latency-reference", "latency-small"]
+
+
+def test_without_a_gpu_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["suite.py", "--output", str(tmp_path)])
+    with pytest.raises(SystemExit, match="2"):
+        suite.main()
+    assert "needs an NVIDIA GPU" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_cases_exist() -> None:
