@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import profile_selection
-from side_by_side import Process, about, check_kind, headline, serve_requests, take_over_output, write
+from side_by_side import Process, check_kind, headline, serve_requests, take_over_output, write
 
 PREFILL, DECODE = profile_selection.PREFILL, profile_selection.DECODE
 #: Layers, width and prompt length, as there; the last has 1 GiB of weights.
@@ -182,17 +182,7 @@ def main() -> None:
             results.append(result)
             print(f"{size}, graphs {graphs}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
             print_result(result)
-            report = {
-                "benchmark": "context_per_profile",
-                **about(said),
-                "dynamic_shapes_kernel_specialization_strategy": arguments.strategy,
-                "sizes": {
-                    name: dict(zip(("layers", "width", "prompt"), of, strict=True)) for name, of in SIZES.items()
-                },
-                "calls_per_batch": CALLS,
-                "warm_up_calls": profile_selection.WARM_UP_CALLS,
-                "results": results,
-            }
+            report = profile_selection.report_of("context_per_profile", said, arguments.strategy, SIZES, CALLS, results)
             write(report, arguments.output)  # each time, so that a run that is cut off loses only the rest
     print(headline(report))
 

@@ -168,6 +168,25 @@ def measure(arguments: argparse.Namespace, size: str, graphs: bool) -> tuple[dic
     return said[0], results
 
 
+def report_of(
+    benchmark: str,
+    said: dict[str, Any],
+    strategy: str,
+    sizes: dict[str, tuple[int, int, int]],
+    calls: dict[str, int],
+    results: list[dict[str, Any]],
+) -> dict[str, Any]:
+    return {
+        "benchmark": benchmark,
+        **about(said),
+        "dynamic_shapes_kernel_specialization_strategy": strategy,
+        "sizes": {name: dict(zip(("layers", "width", "prompt"), of, strict=True)) for name, of in sizes.items()},
+        "calls_per_batch": calls,
+        "warm_up_calls": WARM_UP_CALLS,
+        "results": results,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="JSON file for the result, all samples included")
@@ -188,17 +207,7 @@ def main() -> None:
             said, measured = measure(arguments, size, graphs)
             results += measured
             print(f"{size}, graphs {graphs}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
-            report = {
-                "benchmark": "profile_selection",
-                **about(said),
-                "dynamic_shapes_kernel_specialization_strategy": arguments.strategy,
-                "sizes": {
-                    name: dict(zip(("layers", "width", "prompt"), of, strict=True)) for name, of in SIZES.items()
-                },
-                "calls_per_batch": CALLS,
-                "warm_up_calls": WARM_UP_CALLS,
-                "results": results,
-            }
+            report = report_of("profile_selection", said, arguments.strategy, SIZES, CALLS, results)
             write(report, arguments.output)  # each time, so that a run that is cut off loses only the rest
     print(headline(report))
     print(f"{'us per step, medians':<50}{'stock: bare':>14}{'over it':>10}{'ours: bare':>14}{'over it':>10}")

@@ -183,16 +183,14 @@ def measure_settings(
     Returns:
         Seconds that the last took, which began once; the first may take longer.
     """
-    last = took
     for number, (strategy, graphs) in enumerate(settings):
         if part.left() < took:
             part.skip(f"{decoder.name}, {strategy}, CUDA graphs {graphs}", f"less than {took:.0f} s were left")
             continue
         start = time.monotonic()
         measure(decoder, contenders, strategy, graphs, part, 1 if number else starts)
-        last = time.monotonic() - start
-        took = max(took, last)
-    return last
+        took = time.monotonic() - start
+    return took
 
 
 def measure_compiled(decoder: Decoder, contenders: list[Contender], part: Part) -> None:

@@ -31,16 +31,14 @@ def decode_latency(results: Results, axes_of: Callable[[int, int], Any]) -> bool
     for axes, model in zip(axes_of(1, len(models)), models, strict=True):
         rows = list(results.rows("latency", model=model, phase="decode"))
         strategy = STRATEGY if any(row["strategy"] == STRATEGY for row in rows) else rows[0]["strategy"]
-        measured: dict[tuple[str, bool], float] = {}
-        for row in rows:
-            if row["strategy"] == strategy:  # the first of two: torch.compile's neighbour was measured before
-                measured.setdefault((row["contender"], row["cuda_graphs"]), row["median_ms"])
-        contenders = distinct(contender for contender, _ in measured)
+        wanted = {"model": model, "phase": "decode", "strategy": strategy}
+        measured = {graphs: results.by_contender("latency", **wanted, cuda_graphs=graphs) for graphs in (False, True)}
+        contenders = distinct(row["contender"] for row in rows if row["strategy"] == strategy)
         for place, contender in enumerate(contenders):
             colour = OURS if contender == TWO else PEER if contender == ONE else OTHER
-            for graphs in (False, True):
-                value = measured.get((contender, graphs))
-                if value is not None:
+            for graphs, found in measured.items():
+                if contender in found:
+                    value = found[contender]["median_ms"]
                     height = place + (0.2 if graphs else -0.2)
                     axes.barh(height, value, 0.36, color=colour, alpha=1.0 if graphs else 0.55)
                     axes.text(value, height, f" {value:.2f}{' in CUDA graphs' if graphs else ''}", va="center")

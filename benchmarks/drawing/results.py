@@ -44,6 +44,13 @@ class Results:
                 if row["kind"] == kind and all(row.get(key) == value for key, value in wanted.items()):
                     yield row
 
+    def by_contender(self, kind: str, **wanted: Any) -> dict[str, dict[str, Any]]:
+        """As ``rows``, the first of each contender."""
+        found: dict[str, dict[str, Any]] = {}
+        for row in self.rows(kind, **wanted):
+            found.setdefault(row["contender"], row)
+        return found
+
     def sources_of(self, cases: Iterable[str]) -> list[Source]:
         """The files behind some cases, each once."""
         return list({self.sources[case].name: self.sources[case] for case in cases if case in self.sources}.values())

@@ -26,7 +26,7 @@ def summary(results: Results) -> str:
 def headline(results: Results) -> str:
     """Empty until everything that it names was measured."""
     facts = results.decoders().get("reference")
-    rows = [rows_of(results, "reference", "decode", graphs) for graphs in (True, False)]
+    rows = [decoder_rows(results, "reference", "decode", graphs) for graphs in (True, False)]
     ours = {TWO, ONE, ENGINES}
     if facts is None or not (ours | {ONNX, EAGER, COMPILED} <= rows[0].keys() and ours <= rows[1].keys()):
         return ""
@@ -54,19 +54,15 @@ def alike(within: dict[str, dict[str, Any]], without: dict[str, dict[str, Any]])
     return f"The first and the third, {' and '.join(where)} CUDA graphs, are not told apart. "
 
 
-def rows_of(results: Results, model: str, phase: str, graphs: bool) -> dict[str, dict[str, Any]]:
-    """By contender, the first of each."""
-    found: dict[str, dict[str, Any]] = {}
-    for row in results.rows("latency", model=model, phase=phase, strategy=STRATEGY, cuda_graphs=graphs):
-        found.setdefault(row["contender"], row)
-    return found
+def decoder_rows(results: Results, model: str, phase: str, graphs: bool) -> dict[str, dict[str, Any]]:
+    return results.by_contender("latency", model=model, phase=phase, strategy=STRATEGY, cuda_graphs=graphs)
 
 
 def latency(results: Results) -> str:
     """Of each contender, within CUDA graphs and without them."""
     models = distinct(row["model"] for row in results.rows("latency"))
     columns = {
-        f"{model}, {phase}": [rows_of(results, model, phase, graphs) for graphs in (True, False)]
+        f"{model}, {phase}": [decoder_rows(results, model, phase, graphs) for graphs in (True, False)]
         for model in models
         for phase in ("decode", "prefill")
     }

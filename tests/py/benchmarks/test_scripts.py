@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import context_per_profile
 import kernel_overhead
 import profile_selection
 import pytest
@@ -34,6 +35,26 @@ def test_switching_that_is_cut_off_keeps_what_it_measured(tmp_path: Path, monkey
         ("tiny", True),
     ]
     assert report["calls_per_batch"] == {"tiny": 100, "large": 20}
+
+
+def test_contexts_that_are_cut_off_keep_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "contexts.json"
+
+    def measure(arguments: Any, size: str, graphs: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+        if (size, graphs) == ("1 GiB", True):
+            raise SystemExit("cut off")
+        return SAID, {"size": size, "cuda_graphs": graphs}
+
+    monkeypatch.setattr(context_per_profile, "measure", measure)
+    monkeypatch.setattr(context_per_profile, "print_result", lambda result: None)
+    monkeypatch.setattr(sys, "argv", ["context_per_profile.py", "--output", str(output)])
+    with pytest.raises(SystemExit, match="cut off"):
+        context_per_profile.main()
+    report = json.loads(output.read_text())
+    assert report["benchmark"] == "context_per_profile"
+    assert [result["size"] for result in report["results"]] == ["tiny", "tiny", "large", "large", "1 GiB"]
+    assert report["sizes"]["1 GiB"] == {"layers": 8, "width": 8192, "prompt": 512}
+    assert report["calls_per_batch"].keys() == report["sizes"].keys()
 
 
 class Toy:

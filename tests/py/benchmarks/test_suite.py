@@ -103,10 +103,6 @@ def test_a_case_is_told_less_time_than_it_is_given(tmp_path: Path) -> None:
     assert since == pytest.approx(before, abs=5)  # when it began, not when its imports were done
 
 
-def test_memory_comes_before_what_is_timed() -> None:
-    assert [case.name for case in suite.CASES][:3] == ["memory", "latency-reference", "latency-small"]
-
-
 def test_without_a_gpu_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
